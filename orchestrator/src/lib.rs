@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Drives sagas that move money across regions, on NATS JetStream.
+
+pub mod saga;

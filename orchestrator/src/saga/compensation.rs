@@ -1,0 +1,117 @@
+//! Going back: each effect that exists, or may exist, is settled, newest first.
+
+use super::action::Command;
+use super::record::{CaseReason, Direction, Outcome, SagaRecord, Status, TurnReason};
+use super::{Advance, Turn, forward, open_case, operation};
+
+/// Turns a saga back. It never turns again.
+pub(super) fn turn_back(
+    record: &mut SagaRecord,
+    reason: TurnReason,
+    message: String,
+    turn: Turn<'_>,
+) {
+    record.cause = format!("turned back: {message}");
+    record.direction = Direction::Cancelling {
+        reason,
+        message,
+        since: turn.now,
+    };
+    record.status = Status::Compensating;
+    record.case = None;
+    record.awaiting.clear();
+    for step in &mut record.steps {
+        if let Outcome::BackingOff { doubtful, last, .. } = &step.forward.outcome {
+            step.forward.outcome = operation::given_up(*doubtful, last.clone(), turn);
+        }
+    }
+}
+
+/// Settles the newest effect that is not settled, or ends the saga when there is none left.
+pub(super) fn advance(
+    record: &mut SagaRecord,
+    turn: Turn<'_>,
+    commands: &mut Vec<Command>,
+) -> Advance {
+    let Direction::Cancelling { reason, .. } = record.direction else {
+        return Advance::Again;
+    };
+    record.status = Status::Compensating;
+    for index in (0..record.steps.len()).rev() {
+        let step = &record.steps[index];
+        if !step.forward.outcome.may_have_effect() {
+            continue;
+        }
+        let Some(undo) = &step.undo else {
+            // A step without an undo has nothing to settle, unless it is the one that moves money.
+            if step.pivot {
+                let message = format!(
+                    "step {} may have moved money and has no compensation",
+                    step.name
+                );
+                open_case(
+                    record,
+                    CaseReason::CompensationRefused,
+                    message,
+                    serde_json::Value::Null,
+                    turn,
+                );
+                return Advance::Rest;
+            }
+            continue;
+        };
+        match &undo.outcome {
+            Outcome::Applied { .. } => {}
+            Outcome::Planned => {
+                commands.extend(operation::send_undo(record, index, turn));
+                return Advance::Rest;
+            }
+            Outcome::InFlight { .. } | Outcome::BackingOff { .. } => return Advance::Rest,
+            Outcome::NotApplied { code, message, .. } => {
+                let message = format!(
+                    "the compensation of step {} was refused: {code}: {message}",
+                    step.name
+                );
+                open_case(
+                    record,
+                    CaseReason::CompensationRefused,
+                    message,
+                    serde_json::Value::Null,
+                    turn,
+                );
+                return Advance::Rest;
+            }
+            Outcome::Unknown { last, .. } => {
+                let message = format!(
+                    "the compensation of step {} has no outcome: {last}",
+                    step.name
+                );
+                open_case(
+                    record,
+                    CaseReason::CompensationRefused,
+                    message,
+                    serde_json::Value::Null,
+                    turn,
+                );
+                return Advance::Rest;
+            }
+        }
+    }
+    let undone = record.steps.iter().filter_map(|step| step.undo.as_ref());
+    let status = if undone
+        .into_iter()
+        .any(|undo| matches!(undo.outcome, Outcome::Applied { .. }))
+    {
+        Status::Compensated
+    } else {
+        match reason {
+            TurnReason::CancelRequested | TurnReason::TimedOut => Status::Cancelled,
+            TurnReason::StepRefused
+            | TurnReason::StepUnreachable
+            | TurnReason::OutcomeUnknown
+            | TurnReason::Refused => Status::Failed,
+        }
+    };
+    forward::finish(record, status, turn);
+    Advance::Rest
+}

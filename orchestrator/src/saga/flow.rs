@@ -1,0 +1,516 @@
+//! What a workflow function sees: named facts of the past, and a way to ask for the next thing.
+//!
+//! A workflow is a plain function that is run again from the top at every decision. It holds no
+//! handle, so it cannot fetch a rate, read a clock or draw an id: what is known comes from the record
+//! by name, and `?` suspends at the first thing that is not known yet.
+
+use std::collections::{BTreeMap, HashMap};
+
+use contracts::id::{Region, StepName};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::action::Event;
+use super::policy::{Policy, after};
+use super::record::{
+    Awaiting, CaseReason, Operation, Outcome, Participant, SagaRecord, StepRecord, TurnReason,
+};
+
+/// What a workflow function returns while it runs.
+pub type Flow<T> = Result<T, Suspend>;
+
+/// Why a workflow does not go on now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Suspend {
+    /// Something asked for is not known yet.
+    Waiting,
+    /// Turn back and settle what has been done.
+    Stop {
+        /// Why.
+        reason: TurnReason,
+        /// For a person.
+        message: String,
+    },
+    /// A person must look; nothing further is sent.
+    Review {
+        /// Which kind of case.
+        reason: CaseReason,
+        /// What happened and what can be done.
+        message: String,
+    },
+}
+
+/// A request to a participant; the type is the step's kind, its fields are the parameters.
+pub trait Request: Serialize {
+    /// What the participant is asked for, such as `wallet.update`.
+    const KIND: &'static str;
+    /// Repeating it is harmless, and losing the memory of it is noticed by its natural key (or it is
+    /// unused so far). Then no commit is needed before it leaves. Never true for a wallet movement.
+    const REPEATABLE: bool = false;
+    /// Who performs it.
+    fn participant(&self) -> Participant;
+}
+
+/// A request that is a step of a workflow.
+pub trait Step: Request {
+    /// The step's name: `a-z0-9-`.
+    const NAME: &'static str;
+    /// What the participant answers.
+    type Reply: DeserializeOwned;
+}
+
+/// A workflow's view of its saga.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    record: &'a SagaRecord,
+    now: Timestamp,
+    names: HashMap<&'static str, u32>,
+    pub(super) wanted: Vec<StepRecord>,
+    pub(super) awaiting: Vec<Awaiting>,
+    pub(super) facts: BTreeMap<String, Value>,
+    pub(super) events: Vec<Event>,
+    pub(super) attributes: BTreeMap<String, String>,
+    pub(super) phase: Option<String>,
+}
+
+/// A step being described; ends with [`StepBuilder::run`].
+#[derive(Debug)]
+pub struct StepBuilder<'c, 'a, S> {
+    cx: &'c mut Cx<'a>,
+    step: S,
+    undo: Option<Undo>,
+    pivot: bool,
+    patient: bool,
+    own_id: bool,
+}
+
+#[derive(Debug)]
+struct Undo {
+    participant: Participant,
+    kind: &'static str,
+    request: Result<Value, serde_json::Error>,
+    repeatable: bool,
+}
+
+/// Which of several things came first.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Selected<T> {
+    /// A signal of this name.
+    Signal {
+        /// Which of the names waited for.
+        name: String,
+        /// What it says.
+        body: T,
+    },
+    /// None in time.
+    Deadline,
+}
+
+impl<'a> Cx<'a> {
+    pub(super) fn new(record: &'a SagaRecord, now: Timestamp) -> Self {
+        Self {
+            record,
+            now,
+            names: HashMap::new(),
+            wanted: Vec::new(),
+            awaiting: Vec::new(),
+            facts: BTreeMap::new(),
+            events: Vec::new(),
+            attributes: BTreeMap::new(),
+            phase: None,
+        }
+    }
+
+    /// The saga's id, for events and references.
+    #[must_use]
+    pub fn saga_id(&self) -> &'a contracts::id::SagaId {
+        &self.record.saga_id
+    }
+
+    /// Labels where the saga stands, for searching.
+    pub fn phase(&mut self, label: &str) {
+        self.phase = Some(label.to_owned());
+    }
+
+    /// Sets a search attribute.
+    pub fn attribute(&mut self, name: &str, value: impl Into<String>) {
+        self.attributes.insert(name.to_owned(), value.into());
+    }
+
+    /// Describes a step. The same name again is its next repetition (`name#2`).
+    pub fn step<S: Step>(&mut self, step: S) -> StepBuilder<'_, 'a, S> {
+        StepBuilder {
+            cx: self,
+            step,
+            undo: None,
+            pivot: false,
+            patient: false,
+            own_id: false,
+        }
+    }
+
+    /// Waits for a signal of this name, at most so long after first asking. `None` when it does not
+    /// come in time; which it was is a fact and does not change afterwards.
+    ///
+    /// # Errors
+    /// Suspends until one of the two is known.
+    pub fn signal<T: DeserializeOwned>(
+        &mut self,
+        name: &'static str,
+        within: SignedDuration,
+    ) -> Flow<Option<T>> {
+        match self.select(&[name], within)? {
+            Selected::Signal { body, .. } => Ok(Some(body)),
+            Selected::Deadline => Ok(None),
+        }
+    }
+
+    /// Waits for the first of several signals or the deadline.
+    ///
+    /// # Errors
+    /// Suspends until one of them is known.
+    pub fn select<T: DeserializeOwned>(
+        &mut self,
+        names: &[&'static str],
+        within: SignedDuration,
+    ) -> Flow<Selected<T>> {
+        let fact = self.numbered("select");
+        if let Some(chosen) = self.known(&format!("{fact}/chosen")).cloned() {
+            return self.chosen(&chosen);
+        }
+        let until = self.deadline_fact(&fact, within)?;
+        let taken: Vec<&str> = self
+            .record
+            .facts
+            .values()
+            .chain(self.facts.values())
+            .filter_map(|fact| fact.get("signal").and_then(Value::as_str))
+            .collect();
+        let arrived = self
+            .record
+            .signals
+            .iter()
+            .filter(|signal| signal.at <= until)
+            .find(|signal| {
+                names.contains(&signal.name.as_str()) && !taken.contains(&signal.id.as_str())
+            });
+        let chosen = match arrived {
+            Some(signal) => json!({ "signal": signal.id, "name": signal.name }),
+            None if self.now >= until => json!({ "deadline": until }),
+            None => {
+                let signals = names.iter().map(|&name| name.to_owned()).collect();
+                self.awaiting.push(Awaiting { signals, until });
+                return Err(Suspend::Waiting);
+            }
+        };
+        self.facts.insert(format!("{fact}/chosen"), chosen.clone());
+        self.chosen(&chosen)
+    }
+
+    /// Sleeps durably.
+    ///
+    /// # Errors
+    /// Suspends until the time has come.
+    pub fn sleep(&mut self, duration: SignedDuration) -> Flow<()> {
+        let fact = self.numbered("sleep");
+        let until = self.deadline_fact(&fact, duration)?;
+        if self.now >= until {
+            return Ok(());
+        }
+        self.awaiting.push(Awaiting {
+            signals: Vec::new(),
+            until,
+        });
+        Err(Suspend::Waiting)
+    }
+
+    /// The time at which the workflow first came here; the same ever after.
+    ///
+    /// # Errors
+    /// A stored fact that is no time is a case.
+    pub fn now(&mut self) -> Flow<Timestamp> {
+        let fact = self.numbered("now");
+        self.pinned(fact, |now| now)
+    }
+
+    /// Puts an event in the log, in the same write that stores this decision. Emitted once.
+    pub fn emit<T: Serialize>(
+        &mut self,
+        name: &'static str,
+        region: &Region,
+        body: &T,
+    ) -> Flow<()> {
+        if self.record.events.iter().any(|emitted| emitted == name) {
+            return Ok(());
+        }
+        let body = serde_json::to_value(body).map_err(|error| broken(name, &error))?;
+        self.events.push(Event {
+            name,
+            region: region.clone(),
+            body,
+        });
+        Ok(())
+    }
+
+    /// Turns the saga back because the workflow decides so.
+    ///
+    /// # Errors
+    /// Always: it is what a workflow returns.
+    pub fn refuse<T>(&self, message: impl Into<String>) -> Flow<T> {
+        Err(Suspend::Stop {
+            reason: TurnReason::Refused,
+            message: message.into(),
+        })
+    }
+
+    /// Turns the saga back because something did not come in time.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn time_out<T>(&self, message: impl Into<String>) -> Flow<T> {
+        Err(Suspend::Stop {
+            reason: TurnReason::TimedOut,
+            message: message.into(),
+        })
+    }
+
+    /// Asks a person; nothing further is sent until then.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn review<T>(&self, reason: CaseReason, message: impl Into<String>) -> Flow<T> {
+        Err(Suspend::Review {
+            reason,
+            message: message.into(),
+        })
+    }
+
+    fn chosen<T: DeserializeOwned>(&self, chosen: &Value) -> Flow<Selected<T>> {
+        let Some(id) = chosen.get("signal").and_then(Value::as_str) else {
+            return Ok(Selected::Deadline);
+        };
+        let Some(signal) = self.record.signals.iter().find(|signal| signal.id == id) else {
+            return Err(Suspend::Review {
+                reason: CaseReason::Poison,
+                message: format!("the record chose signal {id:?} but does not hold it"),
+            });
+        };
+        let body = T::deserialize(&signal.body).map_err(|error| Suspend::Review {
+            reason: CaseReason::Poison,
+            message: format!("signal {:?} ({id}): {error}", signal.name),
+        })?;
+        Ok(Selected::Signal {
+            name: signal.name.clone(),
+            body,
+        })
+    }
+
+    fn deadline_fact(&mut self, fact: &str, within: SignedDuration) -> Flow<Timestamp> {
+        self.pinned(format!("{fact}/until"), |now| after(now, within))
+    }
+
+    fn pinned(
+        &mut self,
+        fact: String,
+        make: impl FnOnce(Timestamp) -> Timestamp,
+    ) -> Flow<Timestamp> {
+        if let Some(known) = self.known(&fact) {
+            return serde_json::from_value(known.clone()).map_err(|error| broken(&fact, &error));
+        }
+        let instant = make(self.now);
+        self.facts.insert(fact, json!(instant));
+        Ok(instant)
+    }
+
+    fn known(&self, fact: &str) -> Option<&Value> {
+        self.facts.get(fact).or_else(|| self.record.facts.get(fact))
+    }
+
+    /// `name`, then `name#2`, `name#3` as the workflow comes by again.
+    fn numbered(&mut self, name: &'static str) -> String {
+        let count = self.names.entry(name).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}#{count}")
+        }
+    }
+}
+
+/// Both of two steps that run side by side. Ask for both first, then join what came back.
+///
+/// # Errors
+/// A decision to stop or to ask a person goes before waiting.
+pub fn join<A, B>(a: Flow<A>, b: Flow<B>) -> Flow<(A, B)> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok((a, b)),
+        (Err(Suspend::Waiting), Err(other)) => Err(other),
+        (Err(first), _) => Err(first),
+        (Ok(_), Err(second)) => Err(second),
+    }
+}
+
+impl<S: Step> StepBuilder<'_, '_, S> {
+    /// Names what offsets the step. It is stored before the step's command leaves. A step without an
+    /// undo is one whose effect needs no settling.
+    #[must_use]
+    pub fn undo<R: Request>(mut self, undo: &R) -> Self {
+        self.undo = Some(Undo {
+            participant: undo.participant(),
+            kind: R::KIND,
+            request: serde_json::to_value(undo),
+            repeatable: R::REPEATABLE,
+        });
+        self
+    }
+
+    /// After this step is applied the saga only goes forward.
+    #[must_use]
+    pub fn pivot(mut self) -> Self {
+        self.pivot = true;
+        self
+    }
+
+    /// Retries up to the saga's deadline and then asks a person instead of turning back.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
+        self
+    }
+
+    /// The operation id is the saga's own id: for the one movement a saga is about.
+    #[must_use]
+    pub fn own_operation(mut self) -> Self {
+        self.own_id = true;
+        self
+    }
+
+    /// The participant's reply.
+    ///
+    /// # Errors
+    /// Suspends while it is not known. A definite refusal turns the saga back, or after the pivot
+    /// opens a case.
+    pub fn run(self) -> Flow<S::Reply> {
+        let past_pivot = self.cx.record.is_past_pivot();
+        let name = self.cx.numbered(S::NAME);
+        let operation = self.resolve(&name)?;
+        match operation {
+            Outcome::Applied { reply, .. } => {
+                serde_json::from_value(reply).map_err(|error| Suspend::Review {
+                    reason: CaseReason::Poison,
+                    message: format!("the reply of step {name} is of another shape: {error}"),
+                })
+            }
+            Outcome::NotApplied { code, message, .. } if past_pivot => Err(Suspend::Review {
+                reason: CaseReason::RefusedAfterPivot,
+                message: format!("step {name} was refused after the pivot: {code}: {message}"),
+            }),
+            Outcome::NotApplied { code, message, .. } => Err(Suspend::Stop {
+                reason: if code == UNREACHABLE {
+                    TurnReason::StepUnreachable
+                } else {
+                    TurnReason::StepRefused
+                },
+                message: format!("step {name}: {code}: {message}"),
+            }),
+            Outcome::Unknown { last, .. } => Err(Suspend::Stop {
+                reason: TurnReason::OutcomeUnknown,
+                message: format!("step {name}: no definite answer within its budget: {last}"),
+            }),
+            Outcome::Planned | Outcome::InFlight { .. } | Outcome::BackingOff { .. } => {
+                Err(Suspend::Waiting)
+            }
+        }
+    }
+
+    /// Finds the step in the record and compares what it asks for, or adds it to what is wanted.
+    fn resolve(self, name: &str) -> Flow<Outcome> {
+        let request = serde_json::to_value(&self.step).map_err(|error| broken(name, &error))?;
+        let participant = self.step.participant();
+        let digest = digest(&participant, S::KIND, &request);
+        if let Some(known) = self
+            .cx
+            .record
+            .steps
+            .iter()
+            .find(|step| step.name.as_str() == name)
+        {
+            if known.forward.digest != digest {
+                return Err(Suspend::Review {
+                    reason: CaseReason::Nondeterministic,
+                    message: format!(
+                        "step {name} asks for something else than when it was issued: the code changed under a \
+                         live saga; nothing was sent"
+                    ),
+                });
+            }
+            return Ok(known.forward.outcome.clone());
+        }
+        let saga_id = &self.cx.record.saga_id;
+        let operation_id = if self.own_id {
+            saga_id.own_operation()
+        } else {
+            saga_id.operation(name)
+        };
+        let undo = match self.undo {
+            None => None,
+            Some(undo) => {
+                let request = undo.request.map_err(|error| broken(name, &error))?;
+                Some(Operation {
+                    operation_id: operation_id.revert(),
+                    digest: self::digest(&undo.participant, undo.kind, &request),
+                    participant: undo.participant,
+                    kind: undo.kind.to_owned(),
+                    request,
+                    repeatable: undo.repeatable,
+                    attempts: 0,
+                    outcome: Outcome::Planned,
+                })
+            }
+        };
+        let policy = match (self.cx.record.is_past_pivot(), self.patient) {
+            (true, _) => Policy::UntilDone,
+            (false, true) => Policy::Patient,
+            (false, false) => Policy::Forward,
+        };
+        self.cx.wanted.push(StepRecord {
+            name: StepName::new(name).map_err(|error| broken(name, &error))?,
+            policy,
+            pivot: self.pivot,
+            forward: Operation {
+                operation_id,
+                participant,
+                kind: S::KIND.to_owned(),
+                request,
+                digest,
+                repeatable: S::REPEATABLE,
+                attempts: 0,
+                outcome: Outcome::Planned,
+            },
+            undo,
+        });
+        Ok(Outcome::Planned)
+    }
+}
+
+/// Code of an operation that provably never reached its participant.
+pub(super) const UNREACHABLE: &str = "unreachable";
+
+fn broken(what: &str, error: &dyn std::fmt::Display) -> Suspend {
+    Suspend::Review {
+        reason: CaseReason::Poison,
+        message: format!("{what}: {error}"),
+    }
+}
+
+/// SHA-256 over participant, kind and parameters. Object keys are sorted in [`Value`], so equal
+/// parameters have equal text.
+#[must_use]
+pub(super) fn digest(participant: &Participant, kind: &str, request: &Value) -> String {
+    use sha2::{Digest, Sha256};
+    let text = json!([participant, kind, request]).to_string();
+    hex::encode(&Sha256::digest(text.as_bytes())[..16])
+}

@@ -1,0 +1,183 @@
+//! Going forward: the workflow runs over what is known and says what it wants next.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::action::{Command, Event};
+use super::flow::{Cx, Suspend};
+use super::policy::Policy;
+use super::record::{CaseReason, SagaRecord, Status, StepRecord, TurnReason};
+use super::{Advance, Turn, Workflow, compensation, open_case, operation};
+
+/// Runs the workflow once and takes in what it wants.
+pub(super) fn advance(
+    workflow: &Workflow,
+    record: &mut SagaRecord,
+    turn: Turn<'_>,
+    commands: &mut Vec<Command>,
+    events: &mut Vec<Event>,
+) -> Advance {
+    // A case blocks, except the one that only reports a late step: when that step is done, it goes on.
+    let late = record
+        .case
+        .as_ref()
+        .is_some_and(|case| case.reason == CaseReason::DeadlinePassed);
+    if record.status == Status::NeedsReview && !late {
+        return Advance::Rest;
+    }
+    if !late
+        && !record.is_past_pivot()
+        && record
+            .deadline_at
+            .is_some_and(|deadline| deadline <= turn.now)
+    {
+        let message = format!(
+            "not done by its deadline {}",
+            record.deadline_at.unwrap_or(turn.now)
+        );
+        if has_patient_step(record) {
+            let text = format!("{message}; the customer has paid, so it goes on being tried");
+            open_case(
+                record,
+                CaseReason::DeadlinePassed,
+                text,
+                serde_json::Value::Null,
+                turn,
+            );
+            return Advance::Rest;
+        }
+        compensation::turn_back(record, TurnReason::TimedOut, message, turn);
+        return Advance::Again;
+    }
+
+    let input = record.input.clone();
+    let mut cx = Cx::new(record, turn.now);
+    let outcome = catch_unwind(AssertUnwindSafe(|| (workflow.run)(&mut cx, &input)))
+        .unwrap_or_else(|panic| {
+            Err(Suspend::Review {
+                reason: CaseReason::Poison,
+                message: format!("the workflow panicked: {}", text(&*panic)),
+            })
+        });
+    let Cx {
+        wanted,
+        awaiting,
+        facts,
+        events: emitted,
+        attributes,
+        phase,
+        ..
+    } = cx;
+    record.facts.extend(facts);
+    record.attributes.extend(attributes);
+    record.phase = phase.or_else(|| record.phase.take());
+    record.awaiting = awaiting;
+
+    match outcome {
+        Ok(result) => {
+            take_events(record, events, emitted);
+            issue(record, wanted, commands, turn);
+            // A step asked for and not waited for still has to come to an end.
+            if record
+                .operations()
+                .any(|operation| operation.outcome.is_pending())
+            {
+                record.status = Status::Running;
+                return Advance::Rest;
+            }
+            record.result = Some(result);
+            finish(record, Status::Completed, turn);
+            Advance::Rest
+        }
+        Err(Suspend::Waiting) => {
+            take_events(record, events, emitted);
+            for step in wanted {
+                record.steps.push(step);
+                commands.extend(operation::send_forward(
+                    record,
+                    record.steps.len() - 1,
+                    turn,
+                ));
+            }
+            if late && has_patient_step(record) {
+                return Advance::Rest;
+            }
+            record.case = None;
+            let pending = record
+                .operations()
+                .any(|operation| operation.outcome.is_pending());
+            record.status = match (pending, record.awaiting.is_empty()) {
+                (true, _) => Status::Running,
+                (false, false) => Status::Waiting,
+                (false, true) => {
+                    let message = "the workflow waits for nothing".to_owned();
+                    open_case(
+                        record,
+                        CaseReason::Poison,
+                        message,
+                        serde_json::Value::Null,
+                        turn,
+                    );
+                    Status::NeedsReview
+                }
+            };
+            Advance::Rest
+        }
+        Err(Suspend::Stop { message, .. }) if record.is_past_pivot() => {
+            open_case(
+                record,
+                CaseReason::RefusedAfterPivot,
+                message,
+                serde_json::Value::Null,
+                turn,
+            );
+            Advance::Rest
+        }
+        Err(Suspend::Stop { reason, message }) => {
+            compensation::turn_back(record, reason, message, turn);
+            Advance::Again
+        }
+        Err(Suspend::Review { reason, message }) => {
+            open_case(record, reason, message, serde_json::Value::Null, turn);
+            Advance::Rest
+        }
+    }
+}
+
+/// Ends the saga. The caller has seen to it that nothing issued can still have an effect.
+pub(super) fn finish(record: &mut SagaRecord, status: Status, turn: Turn<'_>) {
+    record.status = status;
+    record.ended_at = Some(turn.now);
+    record.last_progress_at = turn.now;
+    record.awaiting.clear();
+    record.case = None;
+    record.cause = status.as_str().to_owned();
+}
+
+fn issue(record: &mut SagaRecord, wanted: Vec<StepRecord>, commands: &mut Vec<Command>, turn: Turn<'_>) {
+    for step in wanted {
+        record.steps.push(step);
+        commands.extend(operation::send_forward(record, record.steps.len() - 1, turn));
+    }
+}
+
+fn take_events(record: &mut SagaRecord, events: &mut Vec<Event>, emitted: Vec<Event>) {
+    record
+        .events
+        .extend(emitted.iter().map(|event| event.name.to_owned()));
+    events.extend(emitted);
+}
+
+fn has_patient_step(record: &SagaRecord) -> bool {
+    record
+        .steps
+        .iter()
+        .any(|step| step.policy == Policy::Patient && step.forward.outcome.is_pending())
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
+}

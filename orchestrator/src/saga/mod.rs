@@ -1,0 +1,476 @@
+//! The saga core: decides, without I/O, clock or randomness.
+//!
+//! `decide(workflow, record, input, turn)` applies what happened to the record, runs the workflow
+//! again over what is known now, and says what to store and what to send afterwards.
+//!
+//! | direction | what advances it | where |
+//! |---|---|---|
+//! | forward | the workflow function, up to the first thing not known | [`forward`] |
+//! | cancelling | the newest effect not settled yet | [`compensation`] |
+//! | ended | nothing; a late answer is compared with what was settled | [`review`] |
+//!
+//! | operation, then | applied | refused | not executed | silence past its deadline |
+//! |---|---|---|---|---|
+//! | in flight, budget left | applied | not applied | back off | back off, doubtful |
+//! | in flight, budget spent | applied | not applied | not applied if never doubtful, else unknown | unknown |
+//! | backing off | applied | not applied | as it is | sent again |
+//! | unknown | applied | not applied | as it is | as it is |
+//! | applied | same | case | as it is | as it is |
+//! | not applied | case | same | as it is | as it is |
+//!
+//! A direction that has turned never turns again. Each effect that may exist is settled before the
+//! saga ends: we never report a saga as cancelled, failed or completed while a command we issued
+//! could still move money.
+
+pub mod action;
+mod compensation;
+pub mod flow;
+mod forward;
+pub mod input;
+mod operation;
+pub mod policy;
+pub mod record;
+mod review;
+#[cfg(test)]
+mod tests;
+
+use contracts::id::SagaId;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use action::{Commit, Decision, Event, Ignored, Note, Persist};
+use flow::{Cx, Flow};
+use input::{Arrival, Cancel, Input, Signal};
+use policy::after;
+use record::{Case, CaseReason, Direction, MAX_SIGNALS, SCHEMA, SagaRecord, SignalRecord, Status};
+
+/// A kind of saga: a pure function over named facts, and what else the core must know of it.
+#[derive(Clone, Copy)]
+pub struct Workflow {
+    /// Its name, the first part of its sagas' ids.
+    pub name: &'static str,
+    /// Its version; a saga keeps the version it was started with.
+    pub version: u32,
+    /// How long a saga may take before its direction changes.
+    pub deadline: SignedDuration,
+    /// The function itself.
+    pub run: fn(&mut Cx<'_>, &Value) -> Flow<Value>,
+    /// What a message means that would have started a saga which exists.
+    pub arrival: fn(&SagaRecord, &Value) -> ArrivalMeaning,
+}
+
+impl std::fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} v{}", self.name, self.version)
+    }
+}
+
+/// What a message means to a saga that exists already.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ArrivalMeaning {
+    /// The same fact again.
+    Duplicate,
+    /// The same fact with other numbers.
+    Conflict {
+        /// The fields that differ.
+        fields: Vec<String>,
+    },
+    /// Something new, said to this saga under this signal name.
+    Signal {
+        /// The signal's name.
+        name: &'static str,
+        /// The sender's id of it, by which a repeat is told.
+        id: String,
+    },
+    /// Something new that came too late to matter; kept with the saga.
+    Late,
+    /// The saga has ended without this; the next generation takes it up.
+    StartNext,
+}
+
+/// Who decides, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    /// The time of the decision.
+    pub now: Timestamp,
+    /// The replica that decides; a new one for each run of the process.
+    pub replica: &'a str,
+}
+
+/// Starts a saga that has no record.
+#[must_use]
+pub fn start(workflow: &Workflow, saga_id: SagaId, arrival: Arrival, turn: Turn<'_>) -> Decision {
+    let mut record = SagaRecord {
+        schema: SCHEMA,
+        saga_id,
+        workflow: workflow.name.to_owned(),
+        version: workflow.version,
+        status: Status::Running,
+        phase: None,
+        direction: Direction::Forward,
+        epoch: 1,
+        owner: turn.replica.to_owned(),
+        cause: "started".to_owned(),
+        started_at: turn.now,
+        last_progress_at: turn.now,
+        deadline_at: Some(after(turn.now, workflow.deadline)),
+        wake_at: None,
+        timer_at: None,
+        ended_at: None,
+        attributes: BTreeMap::new(),
+        input: arrival.input,
+        steps: Vec::new(),
+        signals: Vec::new(),
+        facts: BTreeMap::new(),
+        awaiting: Vec::new(),
+        events: Vec::new(),
+        seen: Vec::new(),
+        duplicates: 0,
+        result: None,
+        case: None,
+    };
+    record.note_seen(&arrival.message_id);
+    advance(workflow, record, turn, Vec::new(), Persist::WithNext)
+}
+
+/// Decides one transition of a saga.
+#[must_use]
+pub fn decide(workflow: &Workflow, record: SagaRecord, input: Input, turn: Turn<'_>) -> Decision {
+    match input {
+        Input::Arrival(arrival) => on_arrival(workflow, record, arrival, turn),
+        Input::Signal(signal) => on_signal(workflow, record, signal, turn),
+        Input::Cancel(cancel) => on_cancel(workflow, record, cancel, turn),
+        Input::Reply(reply) => {
+            let mut record = record;
+            if record.status.is_terminal() {
+                return review::on_late_reply(record, &reply, turn);
+            }
+            match operation::on_reply(&mut record, &reply, turn) {
+                operation::Applied::Changed => {
+                    advance(workflow, record, turn, Vec::new(), Persist::WithNext)
+                }
+                operation::Applied::Nothing(reason) => Decision::Ignore(Box::new(record), reason),
+            }
+        }
+        Input::Timer => on_timer(workflow, record, turn),
+        Input::Resume => on_resume(workflow, record, turn),
+    }
+}
+
+fn on_arrival(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    arrival: Arrival,
+    turn: Turn<'_>,
+) -> Decision {
+    if record.seen.contains(&arrival.message_id) {
+        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    }
+    match (workflow.arrival)(&record, &arrival.input) {
+        ArrivalMeaning::Duplicate => {
+            record.note_seen(&arrival.message_id);
+            record.duplicates += 1;
+            "repeat of a known fact absorbed".clone_into(&mut record.cause);
+            store(record, Vec::new())
+        }
+        ArrivalMeaning::Conflict { fields } => {
+            record.note_seen(&arrival.message_id);
+            record.cause = format!(
+                "known fact came with other {}: case opened",
+                fields.join(", ")
+            );
+            store(
+                record,
+                vec![Note::ConflictingFact {
+                    fields,
+                    input: arrival.input,
+                }],
+            )
+        }
+        ArrivalMeaning::StartNext => {
+            record.note_seen(&arrival.message_id);
+            "new fact after the end: taken up by the next generation".clone_into(&mut record.cause);
+            store(
+                record,
+                vec![Note::StartNext {
+                    input: arrival.input,
+                }],
+            )
+        }
+        ArrivalMeaning::Late => {
+            let signal = Signal {
+                id: arrival.message_id.clone(),
+                message_id: arrival.message_id,
+                name: "late-fact".to_owned(),
+                body: arrival.input,
+            };
+            take_signal(&mut record, signal, turn);
+            "late fact kept".clone_into(&mut record.cause);
+            store(record, Vec::new())
+        }
+        ArrivalMeaning::Signal { name, id } => {
+            let signal = Signal {
+                message_id: arrival.message_id,
+                name: name.to_owned(),
+                id,
+                body: arrival.input,
+            };
+            on_signal(workflow, record, signal, turn)
+        }
+    }
+}
+
+fn on_signal(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    signal: Signal,
+    turn: Turn<'_>,
+) -> Decision {
+    if record.seen.contains(&signal.message_id) {
+        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    }
+    let digest = contracts::subject::short_digest(signal.body.to_string().as_bytes());
+    if let Some(known) = record.signals.iter().find(|known| known.id == signal.id) {
+        let same = known.digest == digest && known.name == signal.name;
+        record.note_seen(&signal.message_id);
+        if same {
+            record.duplicates += 1;
+            record.cause = format!("signal {} repeated", signal.id);
+            return store(record, Vec::new());
+        }
+        record.cause = format!("signal {} came with another body: case opened", signal.id);
+        return store(
+            record,
+            vec![Note::ConflictingSignal {
+                id: signal.id,
+                body: signal.body,
+            }],
+        );
+    }
+    let cause = format!("signal {} received", signal.name);
+    take_signal(&mut record, signal, turn);
+    record.cause = cause;
+    if record.status.is_terminal() || record.status == Status::NeedsReview {
+        return store(record, Vec::new());
+    }
+    advance(workflow, record, turn, Vec::new(), Persist::Now)
+}
+
+fn take_signal(record: &mut SagaRecord, signal: Signal, turn: Turn<'_>) {
+    record.note_seen(&signal.message_id);
+    record.last_progress_at = turn.now;
+    if record.signals.len() >= MAX_SIGNALS {
+        record.duplicates += 1;
+        return;
+    }
+    record.signals.push(SignalRecord {
+        digest: contracts::subject::short_digest(signal.body.to_string().as_bytes()),
+        name: signal.name,
+        id: signal.id,
+        body: signal.body,
+        at: turn.now,
+    });
+}
+
+fn on_cancel(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    cancel: Cancel,
+    turn: Turn<'_>,
+) -> Decision {
+    if record.seen.contains(&cancel.message_id) {
+        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    }
+    if record.status.is_terminal() {
+        return Decision::Ignore(Box::new(record), Ignored::Ended);
+    }
+    record.note_seen(&cancel.message_id);
+    record.last_progress_at = turn.now;
+    if record.is_past_pivot() {
+        record.cause = format!(
+            "cancel by {} refused: the pivot has been applied",
+            cancel.by
+        );
+        return store(record, Vec::new());
+    }
+    if record.direction == Direction::Forward {
+        let message = format!("{} (by {})", cancel.reason, cancel.by);
+        compensation::turn_back(
+            &mut record,
+            record::TurnReason::CancelRequested,
+            message,
+            turn,
+        );
+    }
+    record.case = None;
+    advance(workflow, record, turn, Vec::new(), Persist::Now)
+}
+
+fn on_timer(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Decision {
+    if record.status.is_terminal() {
+        return Decision::Ignore(Box::new(record), Ignored::Ended);
+    }
+    let due = record.next_due().is_some_and(|due| due <= turn.now);
+    let resent = operation::on_time(&mut record, turn);
+    if !due && resent.is_empty() {
+        return Decision::Ignore(Box::new(record), Ignored::NothingDue);
+    }
+    "timer".clone_into(&mut record.cause);
+    advance(workflow, record, turn, resent, Persist::Now)
+}
+
+/// The one before us may have sent anything that is in flight and may have died with the answer: each
+/// such operation is sent again under the same id with a higher fence.
+fn on_resume(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Decision {
+    if record.status.is_terminal() {
+        return Decision::Ignore(Box::new(record), Ignored::Ended);
+    }
+    if record.owner == turn.replica {
+        return Decision::Ignore(Box::new(record), Ignored::OwnAlready);
+    }
+    record.cause = format!("taken over from {}", record.owner);
+    take_ownership(&mut record, turn);
+    let resent = operation::send_again_all(&mut record, turn);
+    advance(workflow, record, turn, resent, Persist::Now)
+}
+
+fn take_ownership(record: &mut SagaRecord, turn: Turn<'_>) {
+    record.epoch += 1;
+    turn.replica.clone_into(&mut record.owner);
+}
+
+/// Runs the saga on as far as it goes without news from outside.
+fn advance(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    turn: Turn<'_>,
+    mut commands: Vec<action::Command>,
+    persist: Persist,
+) -> Decision {
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let step = match record.direction {
+            Direction::Forward => {
+                forward::advance(workflow, &mut record, turn, &mut commands, &mut events)
+            }
+            Direction::Cancelling { .. } => compensation::advance(&mut record, turn, &mut commands),
+        };
+        match step {
+            Advance::Again => {}
+            Advance::Rest => break,
+        }
+    }
+    // Whoever sends is the owner, and a new owner has a higher fence than any before.
+    if !commands.is_empty() && record.owner != turn.replica {
+        take_ownership(&mut record, turn);
+    }
+    for command in &mut commands {
+        command.fence = record.epoch;
+    }
+    record.wake_at = record.next_due();
+    let repeatable = record.status == Status::Running
+        && record.direction == Direction::Forward
+        && !commands.is_empty()
+        && commands.iter().all(|command| {
+            command.attempt == 1
+                && record.steps.iter().any(|step| {
+                    step.forward.operation_id == command.operation_id && step.forward.repeatable
+                })
+        });
+    let persist = if repeatable { persist } else { Persist::Now };
+    Decision::Commit(Box::new(Commit {
+        record,
+        commands,
+        events,
+        persist,
+        notes: Vec::new(),
+    }))
+}
+
+/// Whether an advance goes on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Advance {
+    /// The direction changed: look again.
+    Again,
+    /// Nothing more without news from outside.
+    Rest,
+}
+
+/// A change that moves nothing.
+fn store(mut record: SagaRecord, notes: Vec<Note>) -> Decision {
+    record.wake_at = record.next_due();
+    Decision::Commit(Box::new(Commit {
+        record,
+        commands: Vec::new(),
+        events: Vec::new(),
+        persist: Persist::Now,
+        notes,
+    }))
+}
+
+/// Opens a case on a saga that cannot go on by itself. The first reason stays.
+fn open_case(
+    record: &mut SagaRecord,
+    reason: CaseReason,
+    message: String,
+    evidence: Value,
+    turn: Turn<'_>,
+) {
+    record.status = Status::NeedsReview;
+    record.awaiting.clear();
+    if record.case.is_none() {
+        record.cause = format!("case opened: {message}");
+        record.case = Some(Case {
+            reason,
+            message,
+            since: turn.now,
+            evidence,
+        });
+    }
+}
+
+/// A record that is nothing but a case: for messages no saga can take in.
+#[must_use]
+pub fn case_record(
+    saga_id: SagaId,
+    reason: CaseReason,
+    message: String,
+    evidence: Value,
+    turn: Turn<'_>,
+) -> SagaRecord {
+    let mut record = SagaRecord {
+        schema: SCHEMA,
+        saga_id,
+        workflow: CASE_WORKFLOW.to_owned(),
+        version: 1,
+        status: Status::NeedsReview,
+        phase: None,
+        direction: Direction::Forward,
+        epoch: 1,
+        owner: turn.replica.to_owned(),
+        cause: String::new(),
+        started_at: turn.now,
+        last_progress_at: turn.now,
+        deadline_at: None,
+        wake_at: None,
+        timer_at: None,
+        ended_at: None,
+        attributes: BTreeMap::new(),
+        input: Value::Null,
+        steps: Vec::new(),
+        signals: Vec::new(),
+        facts: BTreeMap::new(),
+        awaiting: Vec::new(),
+        events: Vec::new(),
+        seen: Vec::new(),
+        duplicates: 0,
+        result: None,
+        case: None,
+    };
+    open_case(&mut record, reason, message, evidence, turn);
+    record
+}
+
+/// Workflow name of records made by [`case_record`]; no function runs for them.
+pub const CASE_WORKFLOW: &str = "case";
