@@ -153,10 +153,19 @@ pub(super) fn finish(record: &mut SagaRecord, status: Status, turn: Turn<'_>) {
     record.cause = status.as_str().to_owned();
 }
 
-fn issue(record: &mut SagaRecord, wanted: Vec<StepRecord>, commands: &mut Vec<Command>, turn: Turn<'_>) {
+fn issue(
+    record: &mut SagaRecord,
+    wanted: Vec<StepRecord>,
+    commands: &mut Vec<Command>,
+    turn: Turn<'_>,
+) {
     for step in wanted {
         record.steps.push(step);
-        commands.extend(operation::send_forward(record, record.steps.len() - 1, turn));
+        commands.extend(operation::send_forward(
+            record,
+            record.steps.len() - 1,
+            turn,
+        ));
     }
 }
 
