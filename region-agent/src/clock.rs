@@ -1,0 +1,51 @@
+//! The only place of this crate that reads time.
+
+use jiff::{SignedDuration, Timestamp};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+
+/// Where the current time comes from: the system, or a test that moves it by hand.
+///
+/// Times are cut to microseconds, so that what is stored reads back as what was answered.
+#[derive(Debug, Clone)]
+pub struct Clock(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    System,
+    Manual(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// The system's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that stands at `start` until it is moved; clones share it.
+    #[must_use]
+    pub fn manual(start: Timestamp) -> Self {
+        Self(Source::Manual(Arc::new(AtomicI64::new(
+            start.as_microsecond(),
+        ))))
+    }
+
+    /// The current time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let micros = match &self.0 {
+            Source::System => Timestamp::now().as_microsecond(),
+            Source::Manual(micros) => micros.load(Ordering::SeqCst),
+        };
+        Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Moves a manual clock; the system's clock is not ours to move and stays.
+    pub fn advance(&self, by: SignedDuration) {
+        if let Source::Manual(micros) = &self.0 {
+            let step = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+            micros.fetch_add(step, Ordering::SeqCst);
+        }
+    }
+}
