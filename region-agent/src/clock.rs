@@ -1,8 +1,8 @@
 //! The only place of this crate that reads time.
 
 use jiff::{SignedDuration, Timestamp};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Where the current time comes from: the system, or a test that moves it by hand.
 ///

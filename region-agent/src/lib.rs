@@ -14,6 +14,9 @@
 //! Reading order: [`participant`], its `tests.rs`, [`wallet`], [`ledger`], [`bus`].
 
 pub mod clock;
+pub mod health;
 pub mod ledger;
+pub mod nats_options;
 pub mod participant;
+pub mod telemetry;
 pub mod wallet;

@@ -11,8 +11,7 @@ const OPEN: &str = "INSERT INTO wallets (customer_key, customer_id, state, sole_
      VALUES ($1, $2, 'open', $3, $4) ON CONFLICT (customer_key) DO UPDATE SET \
      state = 'open', sole_currency = excluded.sole_currency, closed_at = NULL";
 
-const CLOSE: &str =
-    "UPDATE wallets SET state = 'closed', closed_at = $2 WHERE customer_key = $1 AND state = 'open'";
+const CLOSE: &str = "UPDATE wallets SET state = 'closed', closed_at = $2 WHERE customer_key = $1 AND state = 'open'";
 
 const SHOW: &str =
     "SELECT state, sole_currency, opened_at, closed_at FROM wallets WHERE customer_key = $1";

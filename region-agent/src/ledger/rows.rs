@@ -103,9 +103,7 @@ pub(super) fn operation_view(row: &AnyRow) -> Result<OperationView, LedgerError>
     let saga_id: Option<String> = get(row, "saga_id")?;
     let operation_id: String = get(row, "operation_id")?;
     Ok(OperationView {
-        operation_id: text::unescape(&operation_id)?
-            .parse()
-            .map_err(corrupt_id)?,
+        operation_id: text::unescape(&operation_id)?.parse().map_err(corrupt_id)?,
         saga_id: saga_id
             .map(|saga| text::unescape(&saga)?.parse::<SagaId>().map_err(corrupt_id))
             .transpose()?,

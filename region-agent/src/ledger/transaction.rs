@@ -270,10 +270,7 @@ impl Transaction {
 
     /// Takes back what was written.
     pub(crate) async fn rollback(self) -> Result<(), LedgerError> {
-        self.sql
-            .rollback()
-            .await
-            .map_err(LedgerError::of_statement)
+        self.sql.rollback().await.map_err(LedgerError::of_statement)
     }
 
     async fn finish(

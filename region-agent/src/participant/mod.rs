@@ -322,7 +322,10 @@ fn balance_after(
     if account.wallet == WalletState::Closed {
         return Err((RejectCode::WalletClosed, "the wallet is closed".to_owned()));
     }
-    if let Some(sole) = account.sole_currency.filter(|sole| *sole != currency.code()) {
+    if let Some(sole) = account
+        .sole_currency
+        .filter(|sole| *sole != currency.code())
+    {
         return Err((
             RejectCode::WrongCurrency,
             format!("the wallet holds {sole} only, not {}", currency.code()),
