@@ -1,0 +1,122 @@
+//! Streams and consumers against their declarations, and where their copies are.
+
+use super::Check;
+use crate::partition::Partition;
+use crate::setup::{self, Asset, AssetReport, AssetState, Difference};
+use async_nats::Client;
+use serde_json::Value;
+
+/// One check an asset, and one for the copies of each stream.
+pub(super) async fn check(client: &Client, partition: &Partition, checks: &mut Vec<Check>) {
+    let report = match setup::inspect(client, partition).await {
+        Ok(report) => report,
+        Err(error) => {
+            checks.push(Check::not_safe(
+                "streams",
+                error.to_string(),
+                "let this user read STREAM.INFO and CONSUMER.INFO",
+            ));
+            return;
+        }
+    };
+    for asset in &report.assets {
+        checks.push(configuration(asset));
+        if let (Asset::Stream { name }, Some(_)) = (&asset.asset, asset.info.as_object()) {
+            checks.push(copies(name, &asset.info));
+        }
+    }
+}
+
+fn configuration(asset: &AssetReport) -> Check {
+    let name = asset.asset.to_string();
+    match &asset.state {
+        AssetState::Created | AssetState::AsDeclared => Check::ok(name, "as declared"),
+        AssetState::Missing => Check::not_safe(name, "does not exist", "run `orchestrator setup`"),
+        AssetState::Differs { differences } => {
+            let found = differences
+                .iter()
+                .map(Difference::to_string)
+                .collect::<Vec<_>>()
+                .join("; ");
+            let mend = "set the declared values with `nats stream edit` or `nats consumer edit`, or \
+                        change the declaration in nats/; nothing is altered on its own";
+            if differences.iter().all(is_harmless) {
+                Check::warn(name, found, mend)
+            } else {
+                Check::not_safe(name, found, mend)
+            }
+        }
+    }
+}
+
+/// Deviations that lose nothing: more copies, a longer history, a pause, another description.
+fn is_harmless(difference: &Difference) -> bool {
+    match difference.field.as_str() {
+        "description" | "pause_until" => true,
+        "num_replicas" => difference.found.as_u64() > difference.wanted.as_u64(),
+        // A history may be longer; "one message a subject" of the intake and the cache may not.
+        "max_msgs_per_subject" => {
+            difference.wanted.as_u64() > Some(1)
+                && difference.found.as_u64() > difference.wanted.as_u64()
+        }
+        _ => false,
+    }
+}
+
+fn copies(stream: &str, info: &Value) -> Check {
+    let name = format!("copies {stream}");
+    let mend = "bring the servers that hold the other copies back";
+    if info["config"]["num_replicas"].as_u64() == Some(1) {
+        return Check::warn(
+            name,
+            "one copy: a lost disk is lost records",
+            "run three servers (nats/profiles/three-nodes-*.conf) and streams with three replicas",
+        );
+    }
+    let peers = info["cluster"]["replicas"].as_array();
+    let behind: Vec<&str> = peers
+        .into_iter()
+        .flatten()
+        .filter(|peer| {
+            peer["current"].as_bool() != Some(true) || peer["offline"].as_bool() == Some(true)
+        })
+        .filter_map(|peer| peer["name"].as_str())
+        .collect();
+    if info["cluster"]["leader"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        Check::not_safe(name, "no leader: nothing can be written", mend)
+    } else if behind.is_empty() {
+        Check::ok(name, "all copies are current")
+    } else {
+        Check::warn(name, format!("not current: {}", behind.join(", ")), mend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_deviations_that_lose_nothing_are_harmless() {
+        for (field, wanted, found, harmless) in [
+            ("num_replicas", json!(1), json!(3), true),
+            ("num_replicas", json!(3), json!(1), false),
+            ("max_msgs_per_subject", json!(16), json!(64), true),
+            ("max_msgs_per_subject", json!(16), json!(1), false),
+            ("max_msgs_per_subject", json!(1), json!(5), false),
+            ("max_age", json!(null), json!(1), false),
+            ("description", json!("a"), json!("b"), true),
+        ] {
+            let difference = Difference {
+                field: field.to_owned(),
+                wanted,
+                found,
+            };
+            assert_eq!(is_harmless(&difference), harmless, "{difference}");
+        }
+    }
+}
