@@ -14,8 +14,9 @@ pub const MAX_EXPONENT: u8 = 18;
 #[serde(try_from = "String", into = "String")]
 pub struct CurrencyCode([u8; 8]);
 
-/// A currency with the number of decimals its amounts are held in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A currency with the number of decimals its amounts are held in: `{"currency": "USD", "exponent": 2}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "WireCurrency", into = "WireCurrency")]
 pub struct Currency {
     code: CurrencyCode,
     exponent: u8,
@@ -366,6 +367,28 @@ impl From<Money> for WireMoney {
             amount_minor: money.amount_minor,
             currency: money.currency.code,
             exponent: money.currency.exponent,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireCurrency {
+    currency: CurrencyCode,
+    exponent: u8,
+}
+
+impl TryFrom<WireCurrency> for Currency {
+    type Error = MoneyError;
+    fn try_from(wire: WireCurrency) -> Result<Self, MoneyError> {
+        Self::new(wire.currency, wire.exponent)
+    }
+}
+
+impl From<Currency> for WireCurrency {
+    fn from(currency: Currency) -> Self {
+        Self {
+            currency: currency.code,
+            exponent: currency.exponent,
         }
     }
 }
