@@ -2,10 +2,15 @@
 
 pub mod callback;
 pub mod clock;
+pub mod consume;
 pub mod doctor;
+pub mod driver;
 pub mod fx;
+pub mod intake;
 mod jsapi;
+pub mod metrics;
 pub mod monitor;
+pub mod participants;
 pub mod partition;
 pub mod payments;
 pub mod regions;
@@ -13,3 +18,6 @@ pub mod saga;
 pub mod setup;
 pub mod site;
 pub mod store;
+pub mod telemetry;
+pub mod timers;
+pub mod workflows;

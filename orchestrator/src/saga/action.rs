@@ -4,7 +4,7 @@ use contracts::id::{OperationId, Region};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::record::{Participant, SagaRecord};
+use super::record::{CaseReason, Participant, SagaRecord};
 
 /// What to do about an input.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub struct Commit {
     pub events: Vec<Event>,
     /// Whether the write may wait for the next one.
     pub persist: Persist,
-    /// Cases to open beside the saga's own record, for messages that contradict it.
+    /// What has to be done about messages that this saga does not take in itself. Each is idempotent
+    /// and is done before the write, so that a crash between the two repeats it.
     pub notes: Vec<Note>,
 }
 
@@ -74,24 +75,21 @@ pub struct Event {
 /// Something about a message that the saga itself does not take in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
-    /// The message says the same thing with other numbers: keep it for a person.
-    ConflictingFact {
-        /// The fields that differ.
-        fields: Vec<String>,
-        /// The message's input.
+    /// Keep the message for a person.
+    OpenCase {
+        /// Which kind of case.
+        reason: CaseReason,
+        /// What is the matter with it.
+        message: String,
+        /// What the message said.
         input: Value,
     },
     /// The message is new and this saga has ended without it: start the next generation.
     StartNext {
+        /// The message, the same on every redelivery.
+        message_id: String,
         /// The message's input.
         input: Value,
-    },
-    /// The same signal id came with another body.
-    ConflictingSignal {
-        /// The sender's id.
-        id: String,
-        /// What it says now.
-        body: Value,
     },
 }
 

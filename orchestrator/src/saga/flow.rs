@@ -94,6 +94,17 @@ struct Undo {
     repeatable: bool,
 }
 
+/// A participant's definite refusal of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which step.
+    pub step: String,
+    /// Short code.
+    pub code: String,
+    /// For a person.
+    pub message: String,
+}
+
 /// Which of several things came first.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selected<T> {
@@ -181,21 +192,15 @@ impl<'a> Cx<'a> {
             return self.chosen(&chosen);
         }
         let until = self.deadline_fact(&fact, within)?;
-        let taken: Vec<&str> = self
-            .record
-            .facts
-            .values()
-            .chain(self.facts.values())
-            .filter_map(|fact| fact.get("signal").and_then(Value::as_str))
-            .collect();
-        let arrived = self
-            .record
-            .signals
-            .iter()
-            .filter(|signal| signal.at <= until)
-            .find(|signal| {
-                names.contains(&signal.name.as_str()) && !taken.contains(&signal.id.as_str())
-            });
+        // A signal that is here wins over a deadline that has passed but was not acted upon.
+        let arrived = self.record.signals.iter().find(|signal| {
+            names.contains(&signal.name.as_str())
+                && !self.record.is_consumed(&signal.id)
+                && !self
+                    .facts
+                    .values()
+                    .any(|fact| SagaRecord::consumes(fact, &signal.id))
+        });
         let chosen = match arrived {
             Some(signal) => json!({ "signal": signal.id, "name": signal.name }),
             None if self.now >= until => json!({ "deadline": until }),
@@ -395,27 +400,54 @@ impl<S: Step> StepBuilder<'_, '_, S> {
     /// opens a case.
     pub fn run(self) -> Flow<S::Reply> {
         let past_pivot = self.cx.record.is_past_pivot();
+        match self.run_or_refusal()? {
+            Ok(reply) => Ok(reply),
+            Err(Refusal {
+                step,
+                code,
+                message,
+            }) if past_pivot => Err(Suspend::Review {
+                reason: CaseReason::RefusedAfterPivot,
+                message: format!("step {step} was refused after the pivot: {code}: {message}"),
+            }),
+            Err(Refusal {
+                step,
+                code,
+                message,
+            }) => Err(Suspend::Stop {
+                reason: TurnReason::StepRefused,
+                message: format!("step {step}: {code}: {message}"),
+            }),
+        }
+    }
+
+    /// The participant's reply, or its definite refusal for the workflow to decide on.
+    ///
+    /// # Errors
+    /// Suspends while neither is known. A step that could not be delivered, or has no outcome, turns
+    /// the saga back.
+    pub fn run_or_refusal(self) -> Flow<Result<S::Reply, Refusal>> {
         let name = self.cx.numbered(S::NAME);
-        let operation = self.resolve(&name)?;
-        match operation {
+        match self.resolve(&name)? {
             Outcome::Applied { reply, .. } => {
-                serde_json::from_value(reply).map_err(|error| Suspend::Review {
-                    reason: CaseReason::Poison,
-                    message: format!("the reply of step {name} is of another shape: {error}"),
+                serde_json::from_value(reply)
+                    .map(Ok)
+                    .map_err(|error| Suspend::Review {
+                        reason: CaseReason::Poison,
+                        message: format!("the reply of step {name} is of another shape: {error}"),
+                    })
+            }
+            Outcome::NotApplied { code, message, .. } if code == UNREACHABLE => {
+                Err(Suspend::Stop {
+                    reason: TurnReason::StepUnreachable,
+                    message: format!("step {name} could not be delivered: {message}"),
                 })
             }
-            Outcome::NotApplied { code, message, .. } if past_pivot => Err(Suspend::Review {
-                reason: CaseReason::RefusedAfterPivot,
-                message: format!("step {name} was refused after the pivot: {code}: {message}"),
-            }),
-            Outcome::NotApplied { code, message, .. } => Err(Suspend::Stop {
-                reason: if code == UNREACHABLE {
-                    TurnReason::StepUnreachable
-                } else {
-                    TurnReason::StepRefused
-                },
-                message: format!("step {name}: {code}: {message}"),
-            }),
+            Outcome::NotApplied { code, message, .. } => Ok(Err(Refusal {
+                step: name,
+                code,
+                message,
+            })),
             Outcome::Unknown { last, .. } => Err(Suspend::Stop {
                 reason: TurnReason::OutcomeUnknown,
                 message: format!("step {name}: no definite answer within its budget: {last}"),

@@ -54,6 +54,10 @@ pub struct Workflow {
     pub version: u32,
     /// How long a saga may take before its direction changes.
     pub deadline: SignedDuration,
+    /// Which saga an input is about; `id` is the caller's own. An input that is none is refused.
+    pub identify: fn(id: &str, input: &Value) -> Result<SagaId, String>,
+    /// Whether the workflow can read a signal; what it cannot is kept beside the saga.
+    pub check_signal: fn(name: &str, body: &Value) -> Result<(), String>,
     /// The function itself.
     pub run: fn(&mut Cx<'_>, &Value) -> Flow<Value>,
     /// What a message means that would have started a saga which exists.
@@ -71,10 +75,12 @@ impl std::fmt::Debug for Workflow {
 pub enum ArrivalMeaning {
     /// The same fact again.
     Duplicate,
-    /// The same fact with other numbers.
-    Conflict {
-        /// The fields that differ.
-        fields: Vec<String>,
+    /// Not for this saga, and a person has to look: the same fact with other numbers, money going back.
+    Review {
+        /// Which kind of case.
+        reason: CaseReason,
+        /// What is the matter.
+        message: String,
     },
     /// Something new, said to this saga under this signal name.
     Signal {
@@ -174,16 +180,14 @@ fn on_arrival(
             "repeat of a known fact absorbed".clone_into(&mut record.cause);
             store(record, Vec::new())
         }
-        ArrivalMeaning::Conflict { fields } => {
+        ArrivalMeaning::Review { reason, message } => {
             record.note_seen(&arrival.message_id);
-            record.cause = format!(
-                "known fact came with other {}: case opened",
-                fields.join(", ")
-            );
+            record.cause = format!("case opened beside the saga: {message}");
             store(
                 record,
-                vec![Note::ConflictingFact {
-                    fields,
+                vec![Note::OpenCase {
+                    reason,
+                    message,
                     input: arrival.input,
                 }],
             )
@@ -191,12 +195,8 @@ fn on_arrival(
         ArrivalMeaning::StartNext => {
             record.note_seen(&arrival.message_id);
             "new fact after the end: taken up by the next generation".clone_into(&mut record.cause);
-            store(
-                record,
-                vec![Note::StartNext {
-                    input: arrival.input,
-                }],
-            )
+            let Arrival { message_id, input } = arrival;
+            store(record, vec![Note::StartNext { message_id, input }])
         }
         ArrivalMeaning::Late => {
             let signal = Signal {
@@ -239,12 +239,15 @@ fn on_signal(
             record.cause = format!("signal {} repeated", signal.id);
             return store(record, Vec::new());
         }
-        record.cause = format!("signal {} came with another body: case opened", signal.id);
+        let message = format!("signal {} came again with another body", signal.id);
+        record.cause = format!("case opened beside the saga: {message}");
+        let reason = CaseReason::ConflictingFact;
         return store(
             record,
-            vec![Note::ConflictingSignal {
-                id: signal.id,
-                body: signal.body,
+            vec![Note::OpenCase {
+                reason,
+                message,
+                input: signal.body,
             }],
         );
     }
@@ -379,13 +382,46 @@ fn advance(
                 })
         });
     let persist = if repeatable { persist } else { Persist::Now };
+    let notes = if record.status.is_terminal() {
+        left_over(workflow, &record)
+    } else {
+        Vec::new()
+    };
     Decision::Commit(Box::new(Commit {
         record,
         commands,
         events,
         persist,
-        notes: Vec::new(),
+        notes,
     }))
+}
+
+/// What was said to a saga, was not taken up by it and must not be lost with its end.
+fn left_over(workflow: &Workflow, record: &SagaRecord) -> Vec<Note> {
+    record
+        .signals
+        .iter()
+        .filter(|signal| !record.is_consumed(&signal.id))
+        .filter(|signal| (workflow.arrival)(record, &signal.body) == ArrivalMeaning::StartNext)
+        .map(|signal| Note::StartNext {
+            message_id: signal.id.clone(),
+            input: signal.body.clone(),
+        })
+        .collect()
+}
+
+/// The saga that takes up what came after this one had ended.
+#[must_use]
+pub fn next_generation(saga_id: &SagaId) -> SagaId {
+    const PREFIX: &str = "/again:";
+    let text = saga_id.as_str();
+    let (base, number) = text
+        .rsplit_once(PREFIX)
+        .and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)))
+        .unwrap_or((text, 1));
+    // Both parts are printable already, so this is an id whenever the first one was.
+    SagaId::new(format!("{base}{PREFIX}{}", number.saturating_add(1)))
+        .unwrap_or_else(|_| saga_id.clone())
 }
 
 /// Whether an advance goes on at once.
@@ -420,7 +456,7 @@ fn open_case(
     record.status = Status::NeedsReview;
     record.awaiting.clear();
     if record.case.is_none() {
-        record.cause = format!("case opened: {message}");
+        record.cause = format!("{CASE_OPENED}: {message}");
         record.case = Some(Case {
             reason,
             message,
@@ -471,6 +507,9 @@ pub fn case_record(
     open_case(&mut record, reason, message, evidence, turn);
     record
 }
+
+/// How the cause of a revision begins that opened the saga's own case.
+pub const CASE_OPENED: &str = "case opened";
 
 /// Workflow name of records made by [`case_record`]; no function runs for them.
 pub const CASE_WORKFLOW: &str = "case";

@@ -426,6 +426,19 @@ impl SagaRecord {
             .any(|operation| matches!(operation.outcome, Outcome::InFlight { .. }))
     }
 
+    /// Whether the workflow has taken this signal up.
+    #[must_use]
+    pub fn is_consumed(&self, signal_id: &str) -> bool {
+        self.facts
+            .values()
+            .any(|fact| Self::consumes(fact, signal_id))
+    }
+
+    /// Whether this fact is the choice of this signal.
+    pub(super) fn consumes(fact: &Value, signal_id: &str) -> bool {
+        fact.get("signal").and_then(Value::as_str) == Some(signal_id)
+    }
+
     /// Notes an intake message as accounted for.
     pub fn note_seen(&mut self, message_id: &str) {
         if self.seen.len() == MAX_SEEN {

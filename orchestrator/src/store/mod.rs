@@ -21,23 +21,15 @@ use serde::Serialize as _;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
+use crate::partition::Partition;
 use crate::saga::action::Event;
 use crate::saga::record::SagaRecord;
-
-/// Where a partition of the state lives; every name comes from here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateStream {
-    /// The stream, such as `KV_saga`.
-    pub stream: String,
-    /// The bucket it is bound as, such as `saga`.
-    pub bucket: String,
-}
 
 /// The records of one partition.
 #[derive(Debug, Clone)]
 pub struct Store {
     js: jetstream::Context,
-    names: StateStream,
+    partition: Partition,
     clock: Clock,
     writer: mpsc::Sender<writer::Job>,
 }
@@ -111,15 +103,15 @@ impl Store {
     /// When the stream does not exist or cannot be reached.
     pub async fn open(
         js: jetstream::Context,
-        names: StateStream,
+        partition: Partition,
         clock: Clock,
     ) -> Result<Self, jetstream::context::GetStreamError> {
-        js.get_stream(&names.stream).await?;
+        js.get_stream(partition.state_stream()).await?;
         let (writer, jobs) = mpsc::channel(writer::QUEUE);
         tokio::spawn(writer::run(js.clone(), jobs));
         Ok(Self {
             js,
-            names,
+            partition,
             clock,
             writer,
         })
@@ -130,10 +122,10 @@ impl Store {
     /// # Errors
     /// [`LoadError`].
     pub async fn load(&self, saga_id: &SagaId) -> Result<Option<Stored>, LoadError> {
-        let subject = self.record_subject(&saga_id.key());
+        let subject = self.partition.record_subject(&saga_id.key());
         let stream = self
             .js
-            .get_stream_no_info(&self.names.stream)
+            .get_stream_no_info(self.partition.state_stream())
             .await
             .map_err(|_| LoadError::Unreachable(LastRawMessageErrorKind::Other.into()))?;
         let message = match stream.get_last_raw_message_by_subject(&subject).await {
@@ -196,7 +188,7 @@ impl Store {
         let key = write.record.saga_id.key();
         let cancelled = (write.timer == Timer::Cancel).then(|| subject::timer(&key));
         let mut messages = vec![batch::Message {
-            subject: self.record_subject(&key),
+            subject: self.partition.record_subject(&key),
             headers: record_headers(write.expected, nonce, cancelled.as_deref()),
             payload: encode(write.record)?,
         }];
@@ -232,15 +224,40 @@ impl Store {
         Ok(messages)
     }
 
-    fn record_subject(&self, key: &str) -> String {
-        format!("$KV.{}.{key}", self.names.bucket)
+    /// The partition this store holds.
+    #[must_use]
+    pub fn partition(&self) -> &Partition {
+        &self.partition
     }
 
-    /// The names this store was opened with.
-    #[must_use]
-    pub fn names(&self) -> &StateStream {
-        &self.names
+    /// Deletes a fired timer that has been acted upon, and older ones of the same saga, but none that
+    /// fired since.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer; the message is harmless.
+    pub async fn forget_due(&self, due_subject: &str, sequence: u64) -> Result<(), StreamError> {
+        let stream = self
+            .js
+            .get_stream_no_info(self.partition.state_stream())
+            .await?;
+        stream
+            .purge()
+            .filter(due_subject)
+            .sequence(sequence.saturating_add(1))
+            .await?;
+        Ok(())
     }
+}
+
+/// A request to the stream failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The stream cannot be reached.
+    #[error("the state stream cannot be reached")]
+    Stream(#[from] jetstream::context::GetStreamError),
+    /// The purge failed.
+    #[error("fired timers cannot be purged")]
+    Purge(#[from] jetstream::stream::PurgeError),
 }
 
 /// How long a write of unknown outcome is tried again before its caller is told.

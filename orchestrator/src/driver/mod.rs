@@ -1,0 +1,278 @@
+//! The shell: load, decide, commit, perform, acknowledge, in that order. A crash between any two
+//! repeats work; it never loses or invents it.
+//!
+//! Each saga at work has one actor in this process, so that its inputs are decided one after another;
+//! across processes the record's revision does the same. The message that started or woke a saga is
+//! its *driver*: it stays unacknowledged until the saga has ended, or is parked with a timer armed,
+//! or belongs to another replica. So each open saga has an unacknowledged driver or an armed timer,
+//! except one that waits for a person.
+
+mod actor;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use contracts::id::SagaId;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::participants::Participants;
+use crate::saga::input::{Arrival, Input, Reply};
+use crate::saga::record::CaseReason;
+use crate::saga::{self, Turn, Workflow};
+use crate::store::{CommitOutcome, Store, Timer, Write};
+use crate::workflows::Workflows;
+
+/// How long the shell waits in memory before it parks a saga.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// A message is held unacknowledged at most so long; then the saga is parked with a timer armed,
+    /// so that a slow region cannot fill the consumer's limit of pending messages.
+    pub hold: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            hold: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Drives sagas. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    workflows: Workflows,
+    participants: Participants,
+    clock: Clock,
+    limits: Limits,
+    metrics: Metrics,
+    actors: Mutex<HashMap<SagaId, mpsc::UnboundedSender<Envelope>>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Something for one saga.
+#[derive(Debug)]
+pub enum Delivery {
+    /// A message that starts the saga, or says something to it when it exists.
+    Start {
+        /// Which workflow a new saga gets.
+        workflow: &'static Workflow,
+        /// The message.
+        arrival: Arrival,
+    },
+    /// Something for an existing saga.
+    Input(Input),
+    /// The outcome of a command of ours; `None` when nothing was heard in time.
+    Answered(Option<Reply>),
+}
+
+/// Whether the message behind a delivery was delivered before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redelivery {
+    /// For the first time.
+    First,
+    /// Whoever had it may have died with it.
+    Again,
+}
+
+/// What may be done with the message behind a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// Acknowledge it: what it said is stored, and the saga is ended, parked or somebody else's.
+    Done,
+    /// Give it back: nothing is lost, it will come again.
+    Again(String),
+    /// There is no such saga.
+    Missing,
+}
+
+#[derive(Debug)]
+struct Envelope {
+    delivery: Delivery,
+    redelivery: Redelivery,
+    done: oneshot::Sender<Settled>,
+}
+
+impl Engine {
+    /// An engine over its parts; it does nothing until something is delivered.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        workflows: Workflows,
+        participants: Participants,
+        clock: Clock,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            workflows,
+            participants,
+            clock,
+            limits,
+            metrics,
+            actors: Mutex::new(HashMap::new()),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }))
+    }
+
+    /// Hands something to a saga's actor and waits until its message may be settled.
+    pub async fn deliver(
+        &self,
+        saga_id: &SagaId,
+        delivery: Delivery,
+        redelivery: Redelivery,
+    ) -> Settled {
+        let (done, settled) = oneshot::channel();
+        self.enqueue(
+            saga_id,
+            Envelope {
+                delivery,
+                redelivery,
+                done,
+            },
+        );
+        settled
+            .await
+            .unwrap_or_else(|_| Settled::Again("the saga's actor has stopped".to_owned()))
+    }
+
+    /// Keeps something no saga can take in as a record that waits for a person. The same id is the
+    /// same case.
+    pub async fn open_case(
+        &self,
+        saga_id: SagaId,
+        reason: CaseReason,
+        message: String,
+        evidence: Value,
+    ) -> Settled {
+        let turn = Turn {
+            now: self.0.clock.now(),
+            replica: self.0.clock.replica(),
+        };
+        let record = saga::case_record(saga_id, reason, message, evidence, turn);
+        let write = Write {
+            record: &record,
+            expected: 0,
+            events: &[],
+            timer: Timer::Keep,
+        };
+        match self.0.store.commit(&write).await {
+            CommitOutcome::Written(_) => {
+                self.0.metrics.case_opened(reason);
+                tracing::warn!(saga.id = %record.saga_id, ?reason, cause = record.cause, "case opened");
+                Settled::Done
+            }
+            CommitOutcome::Conflict => Settled::Done,
+            CommitOutcome::Rejected(reason) | CommitOutcome::Unknown(reason) => {
+                Settled::Again(reason)
+            }
+        }
+    }
+
+    /// Stops: sagas at work get `grace` to reach their end, the rest is given back.
+    pub async fn shut_down(&self, grace: Duration) {
+        self.0.tasks.close();
+        if tokio::time::timeout(grace, self.0.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::info!("giving back what has not ended within {grace:?}");
+            self.0.stop.cancel();
+            self.0.tasks.wait().await;
+        }
+    }
+
+    /// The store behind it.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// The workflows it knows.
+    #[must_use]
+    pub fn workflows(&self) -> &Workflows {
+        &self.0.workflows
+    }
+
+    /// The clock it reads.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The metrics it counts in.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// An answer that nobody waits for any more is still a fact.
+    pub fn late_reply(&self, saga_id: SagaId, reply: Reply) {
+        let engine = self.clone();
+        self.0.metrics.late_reply();
+        self.0.tasks.spawn(async move {
+            let delivery = Delivery::Input(Input::Reply(reply));
+            let settled = engine.deliver(&saga_id, delivery, Redelivery::First).await;
+            if settled != Settled::Done {
+                tracing::warn!(saga.id = %saga_id, ?settled, "a late answer could not be taken in");
+            }
+        });
+    }
+
+    fn enqueue(&self, saga_id: &SagaId, envelope: Envelope) {
+        let mut actors = self.0.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        let envelope = match actors.get(saga_id) {
+            None => envelope,
+            Some(actor) => match actor.send(envelope) {
+                Ok(()) => return,
+                Err(mpsc::error::SendError(envelope)) => envelope,
+            },
+        };
+        let (sender, inbox) = mpsc::unbounded_channel();
+        if sender.send(envelope).is_ok() {
+            actors.insert(saga_id.clone(), sender);
+            let engine = self.clone();
+            let saga_id = saga_id.clone();
+            self.0
+                .tasks
+                .spawn(async move { actor::run(engine, saga_id, inbox).await });
+        }
+    }
+
+    /// Takes the actor off the list unless something has come in since.
+    fn retire(
+        &self,
+        saga_id: &SagaId,
+        inbox: &mut mpsc::UnboundedReceiver<Envelope>,
+    ) -> Option<Envelope> {
+        let mut actors = self.0.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        match inbox.try_recv() {
+            Ok(envelope) => Some(envelope),
+            Err(_) => {
+                actors.remove(saga_id);
+                self.0.metrics.sagas_at_work(actors.len());
+                None
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("replica", &self.0.clock.replica())
+            .finish_non_exhaustive()
+    }
+}

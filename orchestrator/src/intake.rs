@@ -1,0 +1,364 @@
+//! The intake: callbacks, starts, signals and operators' requests become inputs of sagas.
+//!
+//! A message is acknowledged when what it said is stored and its saga is ended, parked or somebody
+//! else's. What cannot be understood becomes a case, so nothing is dropped and nothing is retried for
+//! ever.
+
+use std::collections::BTreeMap;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::Message;
+use contracts::codec::Encoding;
+use contracts::id::{Provider, SagaId};
+use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
+use contracts::{header, subject};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::callback::{Providers, RawCallback, Unreadable};
+use crate::consume::{Handle, Handled};
+use crate::driver::{Delivery, Engine, Redelivery, Settled};
+use crate::saga::CASE_WORKFLOW;
+use crate::saga::input::{self, Arrival, Input};
+use crate::saga::record::CaseReason;
+use crate::workflows::deposit;
+
+/// How often a signal for a saga that does not exist is put back before it becomes a case: it may have
+/// overtaken the start of its saga.
+const ORPHAN_DELIVERIES: u64 = 5;
+
+/// Bytes of a message kept with a case; the intake stream keeps the whole message.
+const MAX_EVIDENCE: usize = 16 * 1024;
+
+/// Turns intake messages into inputs.
+#[derive(Debug, Clone)]
+pub struct Intake {
+    engine: Engine,
+    providers: std::sync::Arc<Providers>,
+}
+
+/// Where a message stands in its stream.
+struct Position {
+    sequence: u64,
+    delivered: u64,
+}
+
+impl Intake {
+    /// An intake for an engine.
+    #[must_use]
+    pub fn new(engine: Engine, providers: Providers) -> Self {
+        Self {
+            engine,
+            providers: std::sync::Arc::new(providers),
+        }
+    }
+
+    async fn callback(&self, message: &Message, provider: &str, at: &Position) -> Settled {
+        let raw = match raw_callback(message, provider) {
+            Ok(raw) => raw,
+            Err(reason) => return self.unreadable(message, at, 0, &reason).await,
+        };
+        let items = self.providers.parse(&raw);
+        // Items of a batch are judged and driven on their own; the message waits for all of them.
+        let each = items
+            .into_iter()
+            .enumerate()
+            .map(|(item, fact)| async move {
+                match fact {
+                    Ok(fact) => self.fact(&fact, at, item).await,
+                    Err(unreadable) => self.no_fact(message, at, item, &unreadable).await,
+                }
+            });
+        all(futures::future::join_all(each).await)
+    }
+
+    async fn fact(
+        &self,
+        fact: &crate::callback::CallbackFact,
+        at: &Position,
+        item: usize,
+    ) -> Settled {
+        let Ok(input) = serde_json::to_value(fact) else {
+            return Settled::Again("a fact that cannot be stored".to_owned());
+        };
+        let saga_id = deposit::saga_id(&fact.payment);
+        let arrival = Arrival {
+            message_id: message_id(at, item),
+            input,
+        };
+        let delivery = Delivery::Start {
+            workflow: &deposit::DEPOSIT,
+            arrival,
+        };
+        self.engine
+            .deliver(&saga_id, delivery, redelivery(at))
+            .await
+    }
+
+    async fn no_fact(
+        &self,
+        message: &Message,
+        at: &Position,
+        item: usize,
+        unreadable: &Unreadable,
+    ) -> Settled {
+        if !unreadable.code.is_case() {
+            tracing::info!(reason = %unreadable, sequence = at.sequence, "callback recorded and ignored");
+            self.engine.metrics().intake("ignored");
+            return Settled::Done;
+        }
+        let mut evidence = evidence(message, at);
+        evidence["unreadable"] = json!(unreadable);
+        let id = case_id(message, at, item);
+        self.engine
+            .open_case(id, CaseReason::Unreadable, unreadable.to_string(), evidence)
+            .await
+    }
+
+    async fn start(&self, message: &Message, at: &Position) -> Settled {
+        let request: StartRequest = match decode(message) {
+            Ok(request) => request,
+            Err(reason) => return self.unreadable(message, at, 0, &reason).await,
+        };
+        let Some(workflow) = self.engine.workflows().latest(&request.workflow) else {
+            let known = self
+                .engine
+                .workflows()
+                .names()
+                .collect::<Vec<_>>()
+                .join(", ");
+            let reason = format!("workflow: {:?} is none of {known}", request.workflow);
+            return self.unreadable(message, at, 0, &reason).await;
+        };
+        let saga_id = match (workflow.identify)(&request.id, &request.input) {
+            Ok(saga_id) => saga_id,
+            Err(reason) => return self.unreadable(message, at, 0, &reason).await,
+        };
+        let arrival = Arrival {
+            message_id: message_id(at, 0),
+            input: request.input,
+        };
+        self.engine
+            .deliver(
+                &saga_id,
+                Delivery::Start { workflow, arrival },
+                redelivery(at),
+            )
+            .await
+    }
+
+    async fn signal(&self, message: &Message, at: &Position) -> Settled {
+        let signal: Signal = match decode(message) {
+            Ok(signal) => signal,
+            Err(reason) => return self.unreadable(message, at, 0, &reason).await,
+        };
+        let workflow = signal
+            .saga_id
+            .as_str()
+            .split('/')
+            .next()
+            .unwrap_or_default();
+        if let Some(workflow) = self.engine.workflows().latest(workflow)
+            && let Err(reason) = (workflow.check_signal)(signal.name.as_str(), &signal.body)
+        {
+            return self.unreadable(message, at, 0, &reason).await;
+        }
+        let input = Input::Signal(input::Signal {
+            message_id: message_id(at, 0),
+            name: signal.name.to_string(),
+            id: signal.id,
+            body: signal.body,
+        });
+        self.to_existing(message, at, &signal.saga_id, input).await
+    }
+
+    async fn operator(&self, message: &Message, at: &Position) -> Settled {
+        let request: OperatorRequest = match decode(message) {
+            Ok(request) => request,
+            Err(reason) => return self.unreadable(message, at, 0, &reason).await,
+        };
+        let OperatorVerb::Cancel = request.verb;
+        let input = Input::Cancel(input::Cancel {
+            message_id: message_id(at, 0),
+            reason: request.reason,
+            by: request.by,
+        });
+        self.to_existing(message, at, &request.saga_id, input).await
+    }
+
+    async fn to_existing(
+        &self,
+        message: &Message,
+        at: &Position,
+        saga_id: &SagaId,
+        input: Input,
+    ) -> Settled {
+        let settled = self
+            .engine
+            .deliver(saga_id, Delivery::Input(input), redelivery(at))
+            .await;
+        if settled != Settled::Missing {
+            return settled;
+        }
+        if at.delivered < ORPHAN_DELIVERIES {
+            return Settled::Again(format!("saga {saga_id} does not exist (yet)"));
+        }
+        let id = case_id(message, at, 0);
+        let reason = format!(
+            "saga {saga_id} does not exist: check the id, or start the saga and send again"
+        );
+        self.engine
+            .open_case(id, CaseReason::OrphanSignal, reason, evidence(message, at))
+            .await
+    }
+
+    async fn unreadable(
+        &self,
+        message: &Message,
+        at: &Position,
+        item: usize,
+        reason: &str,
+    ) -> Settled {
+        let id = case_id(message, at, item);
+        self.engine
+            .open_case(
+                id,
+                CaseReason::Unreadable,
+                reason.to_owned(),
+                evidence(message, at),
+            )
+            .await
+    }
+}
+
+impl Handle for Intake {
+    async fn handle(&self, message: &Message) -> Handled {
+        let at = match message.info() {
+            Ok(info) => Position {
+                sequence: info.stream_sequence,
+                delivered: u64::try_from(info.delivered).unwrap_or(1),
+            },
+            Err(error) => return Handled::Again(format!("not a JetStream message: {error}")),
+        };
+        let settled = match subject::parse_intake(&message.subject) {
+            subject::Intake::Callback { provider } => self.callback(message, provider, &at).await,
+            subject::Intake::Start => self.start(message, &at).await,
+            subject::Intake::Signal => self.signal(message, &at).await,
+            subject::Intake::Operator => self.operator(message, &at).await,
+            subject::Intake::Other => {
+                let reason = format!("nothing is taken in on subject {}", message.subject);
+                self.unreadable(message, &at, 0, &reason).await
+            }
+        };
+        match settled {
+            Settled::Done => {
+                self.engine.metrics().intake("settled");
+                Handled::Done
+            }
+            Settled::Again(reason) => Handled::Again(reason),
+            Settled::Missing => Handled::Again("the saga went missing".to_owned()),
+        }
+    }
+}
+
+/// The message itself, the same on every redelivery and different for each item of a batch.
+fn message_id(at: &Position, item: usize) -> String {
+    if item == 0 {
+        format!("intake:{}", at.sequence)
+    } else {
+        format!("intake:{}:{item}", at.sequence)
+    }
+}
+
+/// One case a message and item. The digest keeps ids apart if the intake stream is ever made anew.
+fn case_id(message: &Message, at: &Position, item: usize) -> SagaId {
+    let digest = subject::short_digest(&message.payload);
+    let number = format!("{}-{item}", at.sequence);
+    SagaId::from_parts(CASE_WORKFLOW, &["intake", &number, &digest[..12]])
+}
+
+fn evidence(message: &Message, at: &Position) -> Value {
+    let shown = &message.payload[..message.payload.len().min(MAX_EVIDENCE)];
+    let headers: BTreeMap<String, String> = message
+        .headers
+        .iter()
+        .flat_map(HeaderMap::iter)
+        .filter_map(|(name, values)| Some((name.to_string(), values.first()?.as_str().to_owned())))
+        .collect();
+    let body = match std::str::from_utf8(shown) {
+        Ok(text) => json!({ "text": text }),
+        Err(_) => json!({ "hex": hex::encode(shown) }),
+    };
+    json!({
+        "subject": message.subject.as_str(),
+        "sequence": at.sequence,
+        "headers": headers,
+        "body": body,
+        "body_bytes": message.payload.len(),
+    })
+}
+
+fn redelivery(at: &Position) -> Redelivery {
+    if at.delivered > 1 {
+        Redelivery::Again
+    } else {
+        Redelivery::First
+    }
+}
+
+fn all(each: Vec<Settled>) -> Settled {
+    each.into_iter()
+        .find(|settled| *settled != Settled::Done)
+        .unwrap_or(Settled::Done)
+}
+
+fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {
+    let content_type = message
+        .headers
+        .as_ref()
+        .and_then(|headers| headers.get(header::CONTENT_TYPE))
+        .map(async_nats::HeaderValue::as_str);
+    Encoding::from_content_type(content_type)
+        .and_then(|encoding| encoding.decode(&message.payload))
+        .map_err(|error| error.to_string())
+}
+
+/// The callback as the gateway took it: body, HTTP headers and URL.
+fn raw_callback(message: &Message, provider: &str) -> Result<RawCallback, String> {
+    let provider =
+        Provider::new(provider).map_err(|error| format!("provider in the subject: {error}"))?;
+    let mut headers = BTreeMap::new();
+    let mut url = None;
+    let received = message.info().map_err(|error| error.to_string())?.published;
+    let mut received_at = jiff::Timestamp::from_nanosecond(received.unix_timestamp_nanos())
+        .map_err(|error| error.to_string())?;
+    for (name, values) in message.headers.iter().flat_map(HeaderMap::iter) {
+        let Some(value) = values.first().map(async_nats::HeaderValue::as_str) else {
+            continue;
+        };
+        let name: &str = name.as_ref();
+        if name.eq_ignore_ascii_case(header::HTTP_URL) {
+            url = Some(value.to_owned());
+        } else if name.eq_ignore_ascii_case(header::RECEIVED_AT) {
+            received_at = value
+                .parse()
+                .map_err(|error| format!("{}: {error}", header::RECEIVED_AT))?;
+        } else if name.eq_ignore_ascii_case(header::CONTENT_TYPE) {
+            headers.insert("content-type".to_owned(), value.to_owned());
+        } else if let Some(http) = name.get(..header::HTTP_PREFIX.len())
+            && http.eq_ignore_ascii_case(header::HTTP_PREFIX)
+        {
+            headers.insert(
+                name[header::HTTP_PREFIX.len()..].to_ascii_lowercase(),
+                value.to_owned(),
+            );
+        }
+    }
+    Ok(RawCallback {
+        provider,
+        url,
+        headers,
+        body: message.payload.clone(),
+        received_at,
+    })
+}

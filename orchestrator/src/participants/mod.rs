@@ -1,0 +1,66 @@
+//! Those who carry out steps, behind one function: a command in, an answer or silence out.
+//!
+//! The core's own side (payments, rates) and the wallet of the default region are called in process;
+//! other regions over NATS.
+
+mod core_side;
+mod regions;
+mod wallet_answer;
+
+use std::collections::BTreeSet;
+
+use contracts::id::{Region, SagaId};
+use region_agent::wallet::Wallet;
+
+pub use core_side::CoreSide;
+pub use regions::{LateReply, RegionBus};
+
+use crate::saga::action::Command;
+use crate::saga::input::Answer;
+use crate::saga::record::Participant;
+
+/// Everybody who can carry out a step.
+#[derive(Debug, Clone)]
+pub struct Participants {
+    core: CoreSide,
+    local: Option<(Region, Wallet)>,
+    regions: RegionBus,
+    known: BTreeSet<Region>,
+}
+
+impl Participants {
+    /// `local` is the region whose wallet is called in process; `known` are all regions.
+    #[must_use]
+    pub fn new(
+        core: CoreSide,
+        local: Option<(Region, Wallet)>,
+        regions: RegionBus,
+        known: BTreeSet<Region>,
+    ) -> Self {
+        Self {
+            core,
+            local,
+            regions,
+            known,
+        }
+    }
+
+    /// Carries out a command. `None` when nothing was heard by its deadline: the outcome is unknown.
+    pub async fn perform(&self, saga_id: &SagaId, command: &Command) -> Option<Answer> {
+        match &command.participant {
+            Participant::Core => Some(self.core.perform(saga_id, command).await),
+            Participant::Region(region) => match &self.local {
+                Some((local, wallet)) if local == region => {
+                    Some(wallet_answer::perform_locally(wallet, saga_id, command).await)
+                }
+                _ if self.known.contains(region) => {
+                    self.regions.perform(region, saga_id, command).await
+                }
+                _ => Some(Answer::Refused {
+                    code: "unknown_region".to_owned(),
+                    message: format!("region {region} is not configured"),
+                }),
+            },
+        }
+    }
+}

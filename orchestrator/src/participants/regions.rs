@@ -1,0 +1,225 @@
+//! Commands to regions over NATS, with replies on a subject of our own.
+//!
+//! A request of the client library forgets its reply subject when the caller gives up. Here a late
+//! reply still arrives: it names its saga and operation in its headers and is handed on as a fact.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::{Client, HeaderMap, Message, StatusCode};
+use contracts::codec::Encoding;
+use contracts::command::{WalletCommand, WalletVerb};
+use contracts::id::{OperationId, Region, SagaId};
+use contracts::reply::WalletReply;
+use contracts::{header, subject};
+use futures::StreamExt as _;
+use jiff::SignedDuration;
+use tokio::sync::{mpsc, oneshot};
+
+use super::wallet_answer::{answer, not_executed, wallet_command};
+use crate::clock::Clock;
+use crate::saga::action::Command;
+use crate::saga::input::{Answer, Reply};
+use crate::telemetry;
+
+/// An answer that came after its command had been given up.
+pub type LateReply = (SagaId, Reply);
+
+/// Sends commands to region agents.
+#[derive(Debug, Clone)]
+pub struct RegionBus(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    clock: Clock,
+    reply_prefix: String,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Message>>>,
+}
+
+impl RegionBus {
+    /// Subscribes to this replica's reply subject, `<inbox prefix>.<replica>.<number>`. Late replies go
+    /// to `late`.
+    ///
+    /// # Errors
+    /// When the subscription is refused.
+    pub async fn open(
+        client: Client,
+        clock: Clock,
+        inbox_prefix: &str,
+        late: mpsc::UnboundedSender<LateReply>,
+    ) -> Result<Self, async_nats::SubscribeError> {
+        let reply_prefix = format!("{inbox_prefix}.{}", contracts::key::encode(clock.replica()));
+        let mut replies = client.subscribe(format!("{reply_prefix}.*")).await?;
+        let bus = Self(Arc::new(Inner {
+            client,
+            clock,
+            reply_prefix,
+            next: AtomicU64::new(1),
+            waiting: Mutex::new(HashMap::new()),
+        }));
+        let inner = Arc::downgrade(&bus.0);
+        tokio::spawn(async move {
+            while let Some(message) = replies.next().await {
+                let Some(inner) = inner.upgrade() else { return };
+                inner.on_reply(message, &late);
+            }
+        });
+        Ok(bus)
+    }
+
+    /// Sends a command and waits for its answer until its deadline; `None` when none came.
+    pub(super) async fn perform(
+        &self,
+        region: &Region,
+        saga_id: &SagaId,
+        command: &Command,
+    ) -> Option<Answer> {
+        let inner = &self.0;
+        // The client would keep the request and send it after a reconnect, long after we gave up.
+        if inner.client.connection_state() != State::Connected {
+            return Some(not_executed("disconnected", SignedDuration::ZERO));
+        }
+        let (verb, body) = match wallet_command(command) {
+            Ok(WalletCommand::Update(update)) => {
+                (WalletVerb::Update, Encoding::MessagePack.encode(&update))
+            }
+            Ok(WalletCommand::Revert(revert)) => {
+                (WalletVerb::Revert, Encoding::MessagePack.encode(&revert))
+            }
+            Err(refusal) => return Some(refusal),
+        };
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => {
+                return Some(Answer::Refused {
+                    code: "invalid".to_owned(),
+                    message: error.to_string(),
+                });
+            }
+        };
+        let number = inner.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, reply) = oneshot::channel();
+        inner.lock().insert(number, sender);
+        let _forget = Forget { inner, number };
+        let sent = inner
+            .client
+            .publish_with_reply_and_headers(
+                subject::wallet(region, verb),
+                format!("{}.{number}", inner.reply_prefix),
+                headers(saga_id, command),
+                body.into(),
+            )
+            .await;
+        if let Err(error) = sent {
+            return Some(Answer::Unknown {
+                message: error.to_string(),
+            });
+        }
+        let wait = command.deadline.duration_since(inner.clock.now());
+        let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO);
+        match tokio::time::timeout(wait, reply).await {
+            Ok(Ok(message)) => Some(decode(&message)),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+
+    /// The connection it sends on.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Message>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn on_reply(&self, message: Message, late: &mpsc::UnboundedSender<LateReply>) {
+        let number = message
+            .subject
+            .rsplit('.')
+            .next()
+            .and_then(|number| number.parse::<u64>().ok());
+        let waiting = number.and_then(|number| self.lock().remove(&number));
+        let message = match waiting {
+            None => message,
+            Some(sender) => match sender.send(message) {
+                Ok(()) => return,
+                Err(message) => message,
+            },
+        };
+        if let Some(reply) = late_reply(&message)
+            && late.send(reply).is_err()
+        {
+            tracing::debug!("a late answer came while stopping");
+        }
+    }
+}
+
+/// Removes a waiter however its wait ends.
+struct Forget<'a> {
+    inner: &'a Inner,
+    number: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.inner.lock().remove(&self.number);
+    }
+}
+
+fn headers(saga_id: &SagaId, command: &Command) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::SAGA_ID, saga_id.as_str());
+    headers.insert(header::OPERATION_ID, command.operation_id.as_str());
+    headers.insert(header::ATTEMPT, command.attempt.to_string().as_str());
+    headers.insert(header::FENCE, command.fence.to_string().as_str());
+    headers.insert(header::DEADLINE, command.deadline.to_string().as_str());
+    headers.insert(header::CONTENT_TYPE, Encoding::MessagePack.content_type());
+    telemetry::inject(&mut headers);
+    headers
+}
+
+fn decode(message: &Message) -> Answer {
+    if message.status == Some(StatusCode::NO_RESPONDERS) {
+        return not_executed("no_responders", SignedDuration::ZERO);
+    }
+    let content_type = message
+        .headers
+        .as_ref()
+        .and_then(|headers| headers.get(header::CONTENT_TYPE))
+        .map(async_nats::HeaderValue::as_str);
+    let reply = Encoding::from_content_type(content_type)
+        .and_then(|encoding| encoding.decode::<WalletReply>(&message.payload));
+    match reply {
+        Ok(reply) => answer(reply),
+        Err(error) => Answer::Unknown {
+            message: format!("the reply cannot be read: {error}"),
+        },
+    }
+}
+
+/// A late reply as a fact; `None` for one that names no operation, such as a late "no responders".
+fn late_reply(message: &Message) -> Option<LateReply> {
+    let headers = message.headers.as_ref()?;
+    let text = |name: &str| headers.get(name).map(async_nats::HeaderValue::as_str);
+    let saga_id = SagaId::new(text(header::SAGA_ID)?).ok()?;
+    let operation_id = OperationId::new(text(header::OPERATION_ID)?).ok()?;
+    let attempt = text(header::ATTEMPT)
+        .and_then(|attempt| attempt.parse().ok())
+        .unwrap_or(0);
+    Some((
+        saga_id,
+        Reply {
+            operation_id,
+            attempt,
+            answer: decode(message),
+        },
+    ))
+}

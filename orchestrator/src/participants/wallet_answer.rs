@@ -1,0 +1,112 @@
+//! What a wallet's reply means to a saga: the one place where answers become outcomes.
+
+use contracts::command::{CommandHeader, WalletCommand, WalletRevert, WalletUpdate};
+use contracts::id::SagaId;
+use contracts::reply::{RejectCode, WalletReply};
+use jiff::SignedDuration;
+use region_agent::wallet::Wallet;
+
+use crate::saga::action::Command;
+use crate::saga::input::Answer;
+
+/// Maps a reply. Only a definite answer is an outcome; whatever leaves room for an effect is unknown.
+pub(super) fn answer(reply: WalletReply) -> Answer {
+    match &reply {
+        WalletReply::Applied { .. } => serde_json::to_value(&reply).map_or_else(
+            |error| Answer::Unknown {
+                message: error.to_string(),
+            },
+            Answer::Applied,
+        ),
+        WalletReply::Rejected { code, message, .. } => Answer::Refused {
+            code: reject_code(*code).to_owned(),
+            message: message.clone(),
+        },
+        WalletReply::Cancelled { .. } => Answer::Refused {
+            code: "tombstoned".to_owned(),
+            message: "a revert came first; the operation can never be applied".to_owned(),
+        },
+        WalletReply::Conflict { fields, .. } => Answer::Conflict {
+            fields: fields.clone(),
+        },
+        WalletReply::Stale { seen_fence } => Answer::Stale {
+            seen_fence: *seen_fence,
+        },
+        WalletReply::Expired { .. } => not_executed("expired", SignedDuration::ZERO),
+        WalletReply::Busy { retry_after_ms } => {
+            let pause = i64::try_from(*retry_after_ms).unwrap_or(i64::MAX);
+            not_executed("busy", SignedDuration::from_millis(pause))
+        }
+        WalletReply::Invalid { field, message } => Answer::Refused {
+            code: "invalid".to_owned(),
+            message: format!("{field}: {message}"),
+        },
+        WalletReply::Unavailable { message } => Answer::Unknown {
+            message: message.clone(),
+        },
+        WalletReply::Unknown => Answer::Unknown {
+            message: "an answer of a newer participant".to_owned(),
+        },
+    }
+}
+
+/// Calls the wallet of this process.
+pub(super) async fn perform_locally(
+    wallet: &Wallet,
+    saga_id: &SagaId,
+    command: &Command,
+) -> Answer {
+    match wallet_command(command) {
+        Ok(request) => answer(wallet.execute(&header(saga_id, command), &request).await),
+        Err(refusal) => refusal,
+    }
+}
+
+/// What travels beside the command.
+pub(super) fn header(saga_id: &SagaId, command: &Command) -> CommandHeader {
+    CommandHeader {
+        saga_id: Some(saga_id.clone()),
+        operation_id: command.operation_id.clone(),
+        attempt: command.attempt,
+        fence: command.fence,
+        deadline: command.deadline,
+    }
+}
+
+/// The wallet command a saga's command stands for.
+pub(super) fn wallet_command(command: &Command) -> Result<WalletCommand, Answer> {
+    let invalid = |error: serde_json::Error| Answer::Refused {
+        code: "invalid".to_owned(),
+        message: format!("{}: {error}", command.kind),
+    };
+    match command.kind.as_str() {
+        "wallet.update" => serde_json::from_value::<WalletUpdate>(command.request.clone())
+            .map(WalletCommand::Update)
+            .map_err(invalid),
+        "wallet.revert" => serde_json::from_value::<WalletRevert>(command.request.clone())
+            .map(WalletCommand::Revert)
+            .map_err(invalid),
+        other => Err(Answer::Refused {
+            code: "invalid".to_owned(),
+            message: format!("{other} is nothing a wallet can be asked for"),
+        }),
+    }
+}
+
+/// An attempt that had no effect.
+pub(super) fn not_executed(code: &str, retry_after: SignedDuration) -> Answer {
+    Answer::NotExecuted {
+        code: code.to_owned(),
+        retry_after,
+    }
+}
+
+fn reject_code(code: RejectCode) -> &'static str {
+    match code {
+        RejectCode::InsufficientFunds => "insufficient_funds",
+        RejectCode::WalletClosed => "wallet_closed",
+        RejectCode::WrongCurrency => "wrong_currency",
+        RejectCode::BalanceOverflow => "balance_overflow",
+        RejectCode::Other => "other",
+    }
+}
