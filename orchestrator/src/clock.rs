@@ -48,3 +48,13 @@ impl Clock {
         format!("{}-{number}", self.run)
     }
 }
+
+/// The wall clock, for what has no [`Clock`] at hand.
+#[must_use]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "this is the one place that reads the clock"
+)]
+pub fn wall_clock() -> Timestamp {
+    Timestamp::now()
+}

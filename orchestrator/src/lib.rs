@@ -15,6 +15,7 @@ pub mod partition;
 pub mod payments;
 pub mod regions;
 pub mod saga;
+pub mod serve;
 pub mod setup;
 pub mod site;
 pub mod store;

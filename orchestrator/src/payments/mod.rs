@@ -10,6 +10,7 @@
 //! One implementation serves SQLite (embedded; one connection, so writers queue fairly) and
 //! PostgreSQL (READ COMMITTED; the unique keys and row locks decide).
 
+mod connection;
 mod model;
 mod moves;
 mod rows;
