@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub const DEFAULT_MAX_BODY_BYTES: usize = 1_048_576;
 
 /// How long before (or after) its reception a callback may have been signed.
-pub const DEFAULT_SIGNATURE_TOLERANCE_S: u32 = 300;
+pub(super) const DEFAULT_SIGNATURE_TOLERANCE_S: u32 = 300;
 
 /// Which adapter reads the callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
