@@ -76,6 +76,18 @@ impl Encoding {
         }
     }
 
+    /// Encodes a value for the eyes of a person: JSON is indented, MessagePack is as ever.
+    ///
+    /// # Errors
+    /// As [`Encoding::encode`].
+    pub fn encode_readable<T: Serialize>(self, value: &T) -> Result<Vec<u8>, CodecError> {
+        match self {
+            Self::Json => serde_json::to_vec_pretty(value)
+                .map_err(|error| CodecError::Json(error.to_string())),
+            Self::MessagePack => self.encode(value),
+        }
+    }
+
     /// Decodes a whole body; bytes after the value are an error in both formats.
     ///
     /// # Errors

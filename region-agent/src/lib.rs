@@ -13,7 +13,9 @@
 //! key of an operation decides which of them executes it.
 //! Reading order: [`participant`], its `tests.rs`, [`wallet`], [`ledger`], [`bus`].
 
+pub mod bus;
 pub mod clock;
+pub mod config;
 pub mod health;
 pub mod ledger;
 pub mod nats_options;

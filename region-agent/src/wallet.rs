@@ -112,7 +112,7 @@ impl Wallet {
                 &header.operation_id,
                 &parameters,
                 header,
-                memo(command),
+                participant::memo(command),
                 self.clock.now(),
             )
             .await?;
@@ -253,13 +253,6 @@ fn target(command: &WalletCommand) -> Option<&OperationId> {
     match command {
         WalletCommand::Update(_) => None,
         WalletCommand::Revert(revert) => Some(&revert.target),
-    }
-}
-
-fn memo(command: &WalletCommand) -> Option<&str> {
-    match command {
-        WalletCommand::Update(update) => update.memo.as_deref(),
-        WalletCommand::Revert(revert) => revert.memo.as_deref(),
     }
 }
 

@@ -15,6 +15,10 @@ const ENTRIES: &str = "SELECT o.operation_id, a.currency, a.exponent, e.amount_m
      JOIN operations o ON o.operation_key = e.operation_key \
      WHERE a.owner_kind = 'customer' AND a.owner_key = $1 ORDER BY e.entry_id DESC LIMIT 100";
 
+/// Bytes of operation ids in one view at most: an answer must fit one message of a server's default
+/// size, and an operation id may have 12 KiB.
+const MAX_IDS_LEN: usize = 256 * 1024;
+
 impl Ledger {
     /// An operation as stored.
     ///
@@ -42,17 +46,25 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Busy`], [`LedgerError::Unavailable`] or [`LedgerError::Corrupt`].
     pub async fn view_wallet(&self, customer: &CustomerId) -> Result<WalletView, LedgerError> {
+        let mut entries = Vec::new();
+        let mut ids_len = 0;
+        for row in sqlx::query(ENTRIES)
+            .bind(customer.key())
+            .fetch_all(&self.reader)
+            .await
+            .map_err(LedgerError::of_statement)?
+        {
+            let entry = entry(&row)?;
+            ids_len += entry.operation_id.as_str().len();
+            if ids_len > MAX_IDS_LEN {
+                break;
+            }
+            entries.push(entry);
+        }
         Ok(WalletView::Wallet {
             customer: customer.clone(),
             balances: self.balances_of(customer).await?,
-            entries: sqlx::query(ENTRIES)
-                .bind(customer.key())
-                .fetch_all(&self.reader)
-                .await
-                .map_err(LedgerError::of_statement)?
-                .iter()
-                .map(entry)
-                .collect::<Result<_, _>>()?,
+            entries,
         })
     }
 

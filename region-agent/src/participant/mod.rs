@@ -17,7 +17,7 @@
 //! | revert of a rejected or tombstoned update | `Applied`, `Tombstoned` | operation |
 //! | revert of an update that another revert has offset | `Applied` with that `Offset` | operation |
 //! | revert that the wallet refuses | `Rejected`, **not stored** | fence |
-//! | revert of a revert, or of itself; amount not above zero | `Invalid` | – |
+//! | revert of a revert, or of itself; amount not above zero; overlong memo | `Invalid` | – |
 //!
 //! Two choices need a reason. A *stored answer* is repeated whatever the fence and the deadline:
 //! repeating moves nothing, and the sender who asks late is the one who most needs to know. A *new*
@@ -206,6 +206,9 @@ pub fn invalid(header: &CommandHeader, command: &WalletCommand) -> Option<Wallet
             format!("{} is larger than {}", header.fence, i64::MAX),
         );
     }
+    if memo(command).is_some_and(|memo| memo.len() > MAX_MEMO_LEN) {
+        return invalid("memo", format!("is longer than {MAX_MEMO_LEN} bytes"));
+    }
     match command {
         WalletCommand::Update(update) if !update.money.is_positive() => invalid(
             "money.amount_minor",
@@ -236,6 +239,15 @@ pub fn parameters(command: &WalletCommand) -> Parameters {
         WalletCommand::Revert(revert) => Parameters::Revert {
             target: revert.target.clone(),
         },
+    }
+}
+
+/// What a person wrote beside a command.
+#[must_use]
+pub fn memo(command: &WalletCommand) -> Option<&str> {
+    match command {
+        WalletCommand::Update(update) => update.memo.as_deref(),
+        WalletCommand::Revert(revert) => revert.memo.as_deref(),
     }
 }
 
@@ -331,7 +343,7 @@ fn balance_after(
             format!("the wallet holds {sole} only, not {}", currency.code()),
         ));
     }
-    let balance = account.balance.unwrap_or(Money::new(0, currency));
+    let balance = account.balance.unwrap_or_else(|| Money::new(0, currency));
     if balance.currency() != currency {
         return Err((
             RejectCode::WrongCurrency,
@@ -363,3 +375,6 @@ fn balance_after(
             }),
     }
 }
+
+/// Longest memo stored, in bytes: a line or two, not an attachment.
+pub const MAX_MEMO_LEN: usize = 4096;
