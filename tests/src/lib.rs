@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Harness: real servers, real databases, real processes.
+
+pub mod cluster;
+pub mod nats_cli;

@@ -128,12 +128,18 @@ impl Login {
             reason,
         };
         let bound = Duration::from_secs(10);
-        let connecting = self.options().connect(self.url.as_str());
+        let connecting = self.options().connect(self.servers());
         match tokio::time::timeout(bound, connecting).await {
             Ok(Ok(client)) => Ok(client),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_elapsed) => Err(failed(format!("no connection within {bound:?}"))),
         }
+    }
+
+    /// The addresses one by one, as the client wants them.
+    #[must_use]
+    pub fn servers(&self) -> Vec<String> {
+        self.url.split(',').map(str::to_owned).collect()
     }
 
     /// Client options with these credentials, to be refined by the caller.

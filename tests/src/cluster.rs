@@ -1,0 +1,127 @@
+//! Real servers for tests: the orchestrator's own [`Site`], and what a test asks of a client.
+
+use anyhow::Context as _;
+use async_nats::client::RequestErrorKind;
+use async_nats::{Client, Event};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use orchestrator::site::{Core, Leaf, Login, Options, Place, Server, Site, SiteError, User};
+
+/// A request that nothing blocks is answered far sooner.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// One core server and both leaf nodes, in a temporary directory.
+///
+/// # Errors
+/// As [`Site::start`].
+pub async fn one_node() -> anyhow::Result<Site> {
+    Site::start(Options::default()).await.context("one node")
+}
+
+/// Three core servers and both leaf nodes, in a temporary directory.
+///
+/// # Errors
+/// As [`Site::start`].
+pub async fn three_nodes() -> anyhow::Result<Site> {
+    let options = Options {
+        core: Core::ThreeNodes,
+        ..Options::default()
+    };
+    Site::start(options).await.context("three nodes")
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// A reply.
+    Reply(String),
+    /// The server knows nobody who listens.
+    NoResponders,
+    /// Nothing within three seconds: swallowed, refused or unanswered.
+    Silence,
+}
+
+/// Sends a request and tells what came back.
+pub async fn ask(client: &Client, subject: &str, body: &str) -> Answer {
+    let request = client.request(subject.to_owned(), body.to_owned().into());
+    match tokio::time::timeout(ANSWER, request).await {
+        Err(_elapsed) => Answer::Silence,
+        Ok(Ok(reply)) => Answer::Reply(String::from_utf8_lossy(&reply.payload).into_owned()),
+        Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => Answer::NoResponders,
+        Ok(Err(_)) => Answer::Silence,
+    }
+}
+
+/// A client that remembers what the server refused it.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// The client.
+    pub client: Client,
+    refusals: Arc<Mutex<Vec<String>>>,
+}
+
+impl Watched {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses the user.
+    pub async fn connect(login: &Login) -> anyhow::Result<Self> {
+        let refusals: Arc<Mutex<Vec<String>>> = Arc::default();
+        let remember = Arc::clone(&refusals);
+        let client = login
+            .options()
+            .event_callback(move |event| {
+                let remember = Arc::clone(&remember);
+                async move {
+                    if let Event::ServerError(error) = event {
+                        remember
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(error.to_string());
+                    }
+                }
+            })
+            .connect(login.servers())
+            .await
+            .with_context(|| format!("{} at {}", login.user, login.url))?;
+        Ok(Self { client, refusals })
+    }
+
+    /// Publishes, and waits until the server has refused just that.
+    ///
+    /// # Errors
+    /// When it is let through, or no refusal comes within five seconds.
+    pub async fn may_not_publish(&self, subject: &str) -> anyhow::Result<()> {
+        self.client.publish(subject.to_owned(), "{}".into()).await?;
+        self.client.flush().await?;
+        self.refused(&format!("Publish to \"{subject}\"")).await
+    }
+
+    /// Waits until the server has refused something that mentions `subject`.
+    ///
+    /// # Errors
+    /// When it has not within five seconds.
+    pub async fn refused(&self, subject: &str) -> anyhow::Result<()> {
+        let looking = async {
+            // Refusals arrive lower-cased by some client versions.
+            while !self
+                .all()
+                .iter()
+                .any(|refusal| refusal.to_lowercase().contains(&subject.to_lowercase()))
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), looking)
+            .await
+            .with_context(|| format!("no refusal of {subject}; refused were {:?}", self.all()))
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.refusals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
