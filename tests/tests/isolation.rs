@@ -461,28 +461,37 @@ async fn doctor_accepts_the_shipped_node_and_refuses_one_that_syncs_late() -> Re
     assert_eq!(refused, ["sync core"], "{}", report.render());
     assert!(report.render().contains("sync_interval: always"));
 
-    // The same truth over the monitoring port, and from a user whose account imports nothing.
+    // The same truth for a user whose account imports nothing: over the monitoring port or the system
+    // account; without either it is unknown, and unknown is unsafe.
     let gateway = site.connect(User::Gateway).await?;
-    let mut options = doctor::Options {
+    let system = site.connect(User::System).await?;
+    let unknown = doctor::Options {
         partition: Partition::only(1),
         system: None,
-        monitors: vec![site.monitor(Server::Core(1))],
+        monitors: Vec::new(),
         now: jiff::Timestamp::now,
     };
-    let unsafe_sync =
-        |report: &doctor::Report, name: &str| report.refusals().any(|check| check.name == name);
-    let report = doctor::examine(&gateway, &options).await;
-    assert!(unsafe_sync(&report, "sync core"), "{}", report.render());
-    options.monitors.clear();
-    let report = doctor::examine(&gateway, &options).await;
-    assert!(
-        unsafe_sync(&report, "sync"),
-        "unknown is unsafe: {}",
-        report.render()
+    let monitored = doctor::Options {
+        monitors: vec![site.monitor(Server::Core(1))],
+        ..unknown.clone()
+    };
+    let with_system = doctor::Options {
+        system: Some(system),
+        ..unknown.clone()
+    };
+    let reports = futures::join!(
+        doctor::examine(&gateway, &unknown),
+        doctor::examine(&gateway, &monitored),
+        doctor::examine(&gateway, &with_system),
     );
-    options.system = Some(site.connect(User::System).await?);
-    let report = doctor::examine(&gateway, &options).await;
-    assert!(unsafe_sync(&report, "sync core"), "{}", report.render());
+    for (report, name) in [
+        (reports.0, "sync"),
+        (reports.1, "sync core"),
+        (reports.2, "sync core"),
+    ] {
+        let refused = report.refusals().any(|check| check.name == name);
+        assert!(refused, "{name}: {}", report.render());
+    }
     Ok(())
 }
 

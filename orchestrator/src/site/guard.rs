@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const SCRIPT: &str = r#"
 cat >/dev/null
 [ -f "$1/pids" ] || exit 0
-while read -r pid; do kill -9 -- "-$pid" 2>/dev/null; done <"$1/pids"
+while read -r pid; do kill -s KILL -- "-$pid" 2>/dev/null; done <"$1/pids"
 if [ "$2" = remove ]; then rm -rf -- "$1"; else rm -f -- "$1/pids"; fi
 "#;
 
@@ -89,5 +89,30 @@ impl Pids {
         std::fs::write(&new, text)
             .and_then(|()| std::fs::rename(&new, &self.file))
             .map_err(io(&self.file.display().to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_dies_with_the_pipe() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("site");
+        std::fs::create_dir(&path).expect("directory");
+        let mut guard = Guard::start(&path, true).expect("guard");
+        let mut sleeper = Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .expect("sleep");
+        guard.pids().add(sleeper.id()).expect("list");
+        // As when this process is killed: the pipe closes, and nothing else happens.
+        drop(guard.shell.stdin.take());
+        guard.shell.wait().expect("guard ends");
+        let status = sleeper.wait().expect("sleep ends");
+        assert_eq!(status.code(), None, "killed, not ended: {status}");
+        assert!(!path.exists(), "a temporary directory is removed");
     }
 }
