@@ -92,6 +92,10 @@ impl Watched {
     ///
     /// # Errors
     /// When it is let through, or no refusal comes within five seconds.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the refusal is awaited, and there is no acknowledgement to await"
+    )]
     pub async fn may_not_publish(&self, subject: &str) -> anyhow::Result<()> {
         self.client.publish(subject.to_owned(), "{}".into()).await?;
         self.client.flush().await?;

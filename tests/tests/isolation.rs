@@ -1,4 +1,8 @@
 //! Accounts, permissions, leaf links, streams and the doctor, on real servers with the shipped configurations.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests speak to the servers as any client would, clock and raw publish included"
+)]
 
 use anyhow::{Context as _, Result, bail, ensure};
 use async_nats::jetstream::{self, kv, stream};

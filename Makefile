@@ -1,0 +1,35 @@
+# Everything a person or a machine runs. `make` alone shows the list.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help tools build demo up test lint doc check
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+
+tools: ## nats-server, the NATS CLI, and what a build needs
+	@scripts/check-tools.sh
+	@scripts/fetch-nats-server.sh
+	@scripts/fetch-nats-cli.sh
+
+build: ## all programs
+	cargo build --workspace --bins
+
+demo: tools build ## the whole system on this machine, shown and taken down
+	target/debug/orchestrator demo
+
+up: tools build ## the whole system on this machine, at its usual ports, until interrupted
+	target/debug/orchestrator up
+
+test: tools ## all tests; needs neither a running server nor a database
+	cargo build --workspace --bins
+	cargo test --workspace
+
+lint: ## format and clippy, warnings denied
+	cargo fmt --all --check
+	cargo lint
+
+doc: ## documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+check: lint doc test ## what continuous integration runs, but for cargo deny
