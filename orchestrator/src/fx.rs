@@ -251,11 +251,14 @@ pub async fn serve_reference(
         let Ok(body) = encoding.encode(&reply) else {
             continue;
         };
-        if let Err(error) = client
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a reply is never acknowledged; whoever asked sees a timeout and asks again"
+        )]
+        let sent = client
             .publish_with_headers(reply_to, headers, body.into())
-            .await
-        {
-            // Whoever asked sees a timeout and asks again.
+            .await;
+        if let Err(error) = sent {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "a rate could not be answered"

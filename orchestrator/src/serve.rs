@@ -224,7 +224,7 @@ async fn check_safety(client: &Client, config: &ServeConfig) -> Result<(), Serve
     let setup = setup::inspect(client, &config.partition)
         .await
         .map_err(ServeError::Setup)?;
-    if !setup.is_as_declared() {
+    if !setup.is_usable() {
         return Err(ServeError::NotSetUp(setup.render()));
     }
     let report = doctor::examine(client, &doctor_options(&config.partition)).await;

@@ -60,6 +60,22 @@ pub struct Difference {
     pub found: Value,
 }
 
+impl Difference {
+    /// Whether the deviation loses nothing: more copies, a longer history, a pause, another description.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        match self.field.as_str() {
+            "description" | "pause_until" => true,
+            "num_replicas" => self.found.as_u64() > self.wanted.as_u64(),
+            // A history may be longer; "one message a subject" of the intake and the cache may not.
+            "max_msgs_per_subject" => {
+                self.wanted.as_u64() > Some(1) && self.found.as_u64() > self.wanted.as_u64()
+            }
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -115,6 +131,16 @@ impl SetupReport {
         self.assets
             .iter()
             .all(|asset| matches!(asset.state, AssetState::Created | AssetState::AsDeclared))
+    }
+
+    /// True when everything exists and what differs is harmless, such as a consumer that a person paused.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.assets.iter().all(|asset| match &asset.state {
+            AssetState::Created | AssetState::AsDeclared => true,
+            AssetState::Differs { differences } => differences.iter().all(Difference::is_harmless),
+            AssetState::Missing => false,
+        })
     }
 
     /// For a person, one line an asset and one a difference.
@@ -381,5 +407,25 @@ mod tests {
         .map(|difference| difference.field.clone())
         .collect();
         assert_eq!(named, ["a", "b", "d"]);
+    }
+
+    #[test]
+    fn only_deviations_that_lose_nothing_are_harmless() {
+        for (field, wanted, found, harmless) in [
+            ("num_replicas", json!(1), json!(3), true),
+            ("num_replicas", json!(3), json!(1), false),
+            ("max_msgs_per_subject", json!(16), json!(64), true),
+            ("max_msgs_per_subject", json!(16), json!(1), false),
+            ("max_msgs_per_subject", json!(1), json!(5), false),
+            ("max_age", json!(null), json!(1), false),
+            ("description", json!("a"), json!("b"), true),
+        ] {
+            let difference = Difference {
+                field: field.to_owned(),
+                wanted,
+                found,
+            };
+            assert_eq!(difference.is_harmless(), harmless, "{difference}");
+        }
     }
 }

@@ -40,26 +40,12 @@ fn configuration(asset: &AssetReport) -> Check {
                 .join("; ");
             let mend = "set the declared values with `nats stream edit` or `nats consumer edit`, or \
                         change the declaration in nats/; nothing is altered on its own";
-            if differences.iter().all(is_harmless) {
+            if differences.iter().all(Difference::is_harmless) {
                 Check::warn(name, found, mend)
             } else {
                 Check::not_safe(name, found, mend)
             }
         }
-    }
-}
-
-/// Deviations that lose nothing: more copies, a longer history, a pause, another description.
-fn is_harmless(difference: &Difference) -> bool {
-    match difference.field.as_str() {
-        "description" | "pause_until" => true,
-        "num_replicas" => difference.found.as_u64() > difference.wanted.as_u64(),
-        // A history may be longer; "one message a subject" of the intake and the cache may not.
-        "max_msgs_per_subject" => {
-            difference.wanted.as_u64() > Some(1)
-                && difference.found.as_u64() > difference.wanted.as_u64()
-        }
-        _ => false,
     }
 }
 
@@ -92,31 +78,5 @@ fn copies(stream: &str, info: &Value) -> Check {
         Check::ok(name, "all copies are current")
     } else {
         Check::warn(name, format!("not current: {}", behind.join(", ")), mend)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn only_deviations_that_lose_nothing_are_harmless() {
-        for (field, wanted, found, harmless) in [
-            ("num_replicas", json!(1), json!(3), true),
-            ("num_replicas", json!(3), json!(1), false),
-            ("max_msgs_per_subject", json!(16), json!(64), true),
-            ("max_msgs_per_subject", json!(16), json!(1), false),
-            ("max_msgs_per_subject", json!(1), json!(5), false),
-            ("max_age", json!(null), json!(1), false),
-            ("description", json!("a"), json!("b"), true),
-        ] {
-            let difference = Difference {
-                field: field.to_owned(),
-                wanted,
-                found,
-            };
-            assert_eq!(is_harmless(&difference), harmless, "{difference}");
-        }
     }
 }

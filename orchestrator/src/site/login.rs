@@ -153,6 +153,19 @@ impl Login {
             })
     }
 
+    /// Environment for one of our programs, whose variables begin with `prefix`: `REGION_AGENT_NATS_URL`…
+    #[must_use]
+    pub fn environment(&self, prefix: &str) -> Vec<(String, String)> {
+        [
+            ("NATS_URL", &self.url),
+            ("NATS_USER", &self.user),
+            ("NATS_PASSWORD", &self.password),
+            ("NATS_INBOX_PREFIX", &self.inbox_prefix),
+        ]
+        .map(|(name, value)| (format!("{prefix}{name}"), value.clone()))
+        .into()
+    }
+
     /// Arguments for the NATS CLI: `nats <these> kv get saga <key>`.
     #[must_use]
     pub fn cli_arguments(&self) -> Vec<String> {

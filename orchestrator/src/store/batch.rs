@@ -100,11 +100,14 @@ pub(super) async fn publish_batch(
                 };
             }
         } else {
-            // Covered by the acknowledgement of the whole batch.
-            if let Err(error) = client
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "covered by the acknowledgement of the whole batch"
+            )]
+            let sent = client
                 .publish_with_headers(message.subject, headers, message.payload)
-                .await
-            {
+                .await;
+            if let Err(error) = sent {
                 return Verdict::Unknown(error.to_string());
             }
         }
