@@ -404,6 +404,15 @@ impl SagaRecord {
             .any(|step| step.pivot && matches!(step.forward.outcome, Outcome::Applied { .. }))
     }
 
+    /// Why the saga turned back, when it did.
+    #[must_use]
+    pub fn direction_reason(&self) -> Option<TurnReason> {
+        match &self.direction {
+            Direction::Forward => None,
+            Direction::Cancelling { reason, .. } => Some(*reason),
+        }
+    }
+
     /// All operations with the step they belong to.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.steps
