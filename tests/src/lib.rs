@@ -2,3 +2,4 @@
 
 pub mod cluster;
 pub mod nats_cli;
+pub mod postgres;

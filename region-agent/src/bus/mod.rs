@@ -146,7 +146,9 @@ impl WalletService {
     }
 
     /// Takes no new commands, finishes the running ones (for at most `grace`) and sends their
-    /// replies. A command that outlasts `grace` has an unknown outcome for its sender, who asks again.
+    /// replies. A command that outlasts `grace` has an unknown outcome for its sender, who asks again;
+    /// so has one that arrives within the round trip in which the server hears of the unsubscription,
+    /// as the client library drops it.
     pub async fn stop(self, grace: Duration) {
         self.stop.cancel();
         self.loops.close();
