@@ -35,6 +35,10 @@ use contracts::money::Money;
 pub struct Adyen;
 
 impl CallbackFormat for Adyen {
+    #[expect(
+        clippy::result_large_err,
+        reason = "as large as the fact it stands for; made once a callback"
+    )]
     fn parse(
         &self,
         raw: &RawCallback,

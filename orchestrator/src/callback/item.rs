@@ -24,6 +24,10 @@ pub(super) struct Known {
 ///
 /// # Errors
 /// [`Unreadable`], with whatever is known of the item.
+#[expect(
+    clippy::result_large_err,
+    reason = "as large as the fact it stands for; made once a callback"
+)]
 pub(super) fn judge(
     provider: &Provider,
     position: usize,

@@ -8,6 +8,7 @@ use super::unreadable::{Problem, UnreadableCode};
 use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// One JSON object; keys are unique.
 #[derive(Debug, Clone)]
@@ -227,10 +228,13 @@ impl<'a> Visitor<'a> for Fields<'_> {
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = BTreeMap::new();
         while let Some((key, value)) = map.next_entry::<String, &'a RawValue>()? {
-            if fields.contains_key(&key) {
-                self.duplicate.get_or_insert(key);
-            } else {
-                fields.insert(key, value);
+            match fields.entry(key) {
+                Entry::Vacant(slot) => {
+                    slot.insert(value);
+                }
+                Entry::Occupied(taken) => {
+                    self.duplicate.get_or_insert_with(|| taken.key().clone());
+                }
             }
         }
         Ok(fields)

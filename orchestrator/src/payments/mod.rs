@@ -10,23 +10,28 @@
 //! One implementation serves SQLite (embedded; one connection, so writers queue fairly) and
 //! PostgreSQL (READ COMMITTED; the unique keys and row locks decide).
 
+mod columns;
 mod connection;
+mod directory;
+mod error;
 mod model;
 mod moves;
 mod rows;
 #[cfg(test)]
 mod tests;
 
+pub use error::{AssignError, PaymentsError};
 pub use model::{
     Announced, CurrencyTotal, ExpectedPayment, Found, FoundPayment, Marked, Payment, PaymentFilter,
     PaymentStatus, Refused, Totals,
 };
 
 use crate::callback::{CallbackFact, FactField, PaymentIdentity, short_text};
-use crate::regions::{CacheError, RegionCache, Regions};
-use contracts::id::{CustomerId, ExternalId, OperationId, Region, SagaId};
+use crate::regions::{RegionCache, Regions};
+use contracts::id::{CustomerId, ExternalId, OperationId, SagaId};
 use contracts::money::Money;
 use contracts::quote::Quote;
+use error::failed;
 use jiff::Timestamp;
 use moves::{Find, Mark, Move};
 use rows::Lock;
@@ -60,69 +65,6 @@ pub struct Payments {
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
-}
-
-/// Why a call has no answer. Unless it [is definite](Self::is_definite), ask again with the same
-/// operation id: whether the change happened is not known.
-#[derive(Debug, thiserror::Error)]
-pub enum PaymentsError {
-    /// The database did not answer, or not as expected.
-    #[error("payments database, {doing}")]
-    Database {
-        /// What was tried.
-        doing: &'static str,
-        /// Why.
-        #[source]
-        source: sqlx::Error,
-    },
-    /// The schema could not be brought up to date.
-    #[error("payments database, applying migrations")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
-    /// The address is of no database we know.
-    #[error("database address {0:?}: use sqlite:<path>?mode=rwc or postgres://…")]
-    Address(String),
-    /// The operation id is known with other parameters; nothing changed.
-    #[error("operation {operation_id} was carried out with other parameters")]
-    Conflict {
-        /// Which.
-        operation_id: OperationId,
-    },
-    /// A stored value is not what this program writes.
-    #[error("payments database holds {what}: {message}")]
-    Corrupt {
-        /// Where.
-        what: &'static str,
-        /// What is wrong.
-        message: String,
-    },
-    /// Others kept changing the same payment; ask again.
-    #[error("the payment kept changing under this operation")]
-    Contended,
-}
-
-/// Why a customer's region was not assigned everywhere.
-#[derive(Debug, thiserror::Error)]
-pub enum AssignError {
-    /// Not configured.
-    #[error("region {0} is not configured")]
-    UnknownRegion(Region),
-    /// The directory did not take it; the cache is unchanged.
-    #[error("the directory did not take the region")]
-    Directory(#[source] PaymentsError),
-    /// The directory has it, the cache perhaps the former one.
-    #[error("the directory has the region, the cache has not")]
-    Cache(#[source] Box<CacheError>),
-}
-
-impl PaymentsError {
-    /// Whether asking again cannot help.
-    #[must_use]
-    pub fn is_definite(&self) -> bool {
-        match self {
-            Self::Conflict { .. } | Self::Address(_) | Self::Corrupt { .. } => true,
-            Self::Database { .. } | Self::Migrate(_) | Self::Contended => false,
-        }
-    }
 }
 
 impl Payments {
@@ -325,57 +267,6 @@ impl Payments {
         rows::totals(&mut *self.connection().await?).await
     }
 
-    /// The region of a customer: the cache, else the directory, else the default.
-    ///
-    /// # Errors
-    /// [`PaymentsError`].
-    pub async fn region_of(&self, customer: &CustomerId) -> Result<Region, PaymentsError> {
-        if let Some(region) = self.cache.get(customer).await {
-            return Ok(region);
-        }
-        let stored = rows::region(&mut *self.connection().await?, customer).await?;
-        let Some(region) = stored else {
-            return Ok(self.regions.default_region().clone());
-        };
-        if let Err(error) = self.cache.put(customer, &region).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "region cache cannot be written; the directory will be asked again"
-            );
-        }
-        Ok(region)
-    }
-
-    /// Says where a customer's wallet is: first in the directory, then in the cache.
-    ///
-    /// # Errors
-    /// [`AssignError`]; repeat until it succeeds, as the cache may still hold the former region.
-    pub async fn assign_region(
-        &self,
-        customer: &CustomerId,
-        region: &Region,
-        now: Timestamp,
-    ) -> Result<(), AssignError> {
-        if !self.regions.is_known(region) {
-            return Err(AssignError::UnknownRegion(region.clone()));
-        }
-        let mut connection = self.connection().await.map_err(AssignError::Directory)?;
-        rows::assign_region(&mut connection, customer, region, now)
-            .await
-            .map_err(AssignError::Directory)?;
-        drop(connection);
-        self.cache
-            .put(customer, region)
-            .await
-            .map_err(|error| AssignError::Cache(Box::new(error)))
-    }
-
-    /// The configured regions.
-    #[must_use]
-    pub fn regions(&self) -> &Regions {
-        &self.regions
-    }
-
     async fn find_round(
         &self,
         operation: &OperationId,
@@ -551,10 +442,6 @@ async fn finish<T: Serialize>(
 
 async fn commit(tx: Transaction<'static, Any>) -> Result<(), PaymentsError> {
     tx.commit().await.map_err(failed("committing"))
-}
-
-fn failed(doing: &'static str) -> impl FnOnce(sqlx::Error) -> PaymentsError {
-    move |source| PaymentsError::Database { doing, source }
 }
 
 fn digest<T: Serialize>(parameters: &T) -> Result<String, PaymentsError> {

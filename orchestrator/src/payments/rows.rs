@@ -1,16 +1,13 @@
 //! The SQL of payments, and rows to and from [`Payment`]. Decides nothing.
 
+use super::columns::{COLUMNS, bind_state, corrupt, count, exponent, parse, read, status, text};
 use super::model::{CurrencyTotal, ExpectedPayment, Payment, PaymentFilter, PaymentStatus, Totals};
 use super::{Dialect, PAGE, PaymentsError, failed, parse_answer, to_json};
 use crate::callback::{CallbackFact, FactField, PaymentIdentity};
 use contracts::id::{CustomerId, OperationId, Region};
-use contracts::money::{Currency, CurrencyCode, Money};
 use contracts::subject::short_digest;
 use jiff::Timestamp;
-use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
-use std::fmt::Display;
-use std::str::FromStr;
+use sqlx::{AnyConnection, AssertSqlSafe};
 
 /// Whether a row read is held against other writers until the end of the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +17,6 @@ pub(super) enum Lock {
     /// `FOR UPDATE`.
     ForUpdate,
 }
-
-const COLUMNS: &str = "payment_id, provider, account, external_id, capture_id, merchant_reference, \
-    status, saga_id, customer, region, expected_minor, expected_currency, expected_exponent, \
-    paid_minor, paid_currency, paid_exponent, wallet_currency, wallet_exponent, quote, \
-    credited_minor, credited_currency, credited_exponent, reason, created_at, updated_at";
 
 /// Sums are added in two halves, as their total may pass 64 bits where a database keeps to them.
 const HALF: i128 = 1_000_000_000;
@@ -364,140 +356,4 @@ pub(super) async fn assign_region(
     .await
     .map(|_done| ())
     .map_err(failed("writing the region of a customer"))
-}
-
-type Query<'q> = sqlx::query::Query<'q, sqlx::Any, sqlx::any::AnyArguments>;
-
-/// Binds `merchant_reference` to `reason`, in the order of [`COLUMNS`].
-fn bind_state<'q>(query: Query<'q>, payment: &Payment) -> Result<Query<'q>, PaymentsError> {
-    let query = query
-        .bind(payment.merchant_reference.clone().map(String::from))
-        .bind(payment.status.as_str())
-        .bind(payment.saga_id.clone().map(String::from))
-        .bind(payment.customer.clone().map(String::from))
-        .bind(payment.region.clone().map(String::from));
-    let query = bind_money(query, payment.expected);
-    let query = bind_money(query, payment.paid);
-    let query = bind_currency(query, payment.wallet_currency);
-    let query = query.bind(payment.quote.as_ref().map(to_json).transpose()?);
-    Ok(bind_money(query, payment.credited).bind(payment.reason.clone()))
-}
-
-fn bind_money(query: Query<'_>, money: Option<Money>) -> Query<'_> {
-    bind_currency(
-        query.bind(money.map(Money::amount_minor)),
-        money.map(Money::currency),
-    )
-}
-
-fn bind_currency(query: Query<'_>, currency: Option<Currency>) -> Query<'_> {
-    query
-        .bind(currency.map(|currency| currency.code().as_str().to_owned()))
-        .bind(currency.map(|currency| i64::from(currency.exponent())))
-}
-
-fn read(row: &AnyRow) -> Result<Payment, PaymentsError> {
-    let capture_id = text(row, "capture_id")?;
-    Ok(Payment {
-        payment_id: text(row, "payment_id")?,
-        identity: PaymentIdentity {
-            provider: parse(&text(row, "provider")?, "payments.provider")?,
-            account: text(row, "account")?,
-            external_id: parse(&text(row, "external_id")?, "payments.external_id")?,
-            capture_id: if capture_id.is_empty() {
-                None
-            } else {
-                Some(parse(&capture_id, "payments.capture_id")?)
-            },
-        },
-        merchant_reference: optional(row, "merchant_reference")?,
-        status: status(row)?,
-        saga_id: optional(row, "saga_id")?,
-        customer: optional(row, "customer")?,
-        region: optional(row, "region")?,
-        expected: money(
-            row,
-            ["expected_minor", "expected_currency", "expected_exponent"],
-        )?,
-        paid: money(row, ["paid_minor", "paid_currency", "paid_exponent"])?,
-        wallet_currency: currency(row, "wallet_currency", "wallet_exponent")?,
-        quote: optional_text(row, "quote")?
-            .map(|json| parse_answer(&json))
-            .transpose()?,
-        credited: money(
-            row,
-            ["credited_minor", "credited_currency", "credited_exponent"],
-        )?,
-        reason: optional_text(row, "reason")?,
-        created_at: parse(&text(row, "created_at")?, "payments.created_at")?,
-        updated_at: parse(&text(row, "updated_at")?, "payments.updated_at")?,
-    })
-}
-
-fn money(
-    row: &AnyRow,
-    [minor, code, decimals]: [&'static str; 3],
-) -> Result<Option<Money>, PaymentsError> {
-    let minor: Option<i64> = row.try_get(minor).map_err(failed("reading a sum"))?;
-    let currency = currency(row, code, decimals)?;
-    Ok(minor
-        .zip(currency)
-        .map(|(minor, currency)| Money::new(minor, currency)))
-}
-
-fn currency(
-    row: &AnyRow,
-    code: &'static str,
-    decimals: &'static str,
-) -> Result<Option<Currency>, PaymentsError> {
-    let Some(text) = optional_text(row, code)? else {
-        return Ok(None);
-    };
-    let known: CurrencyCode = parse(&text, code)?;
-    Currency::new(known, exponent(row, decimals)?)
-        .map(Some)
-        .map_err(|error| corrupt(decimals, &error))
-}
-
-fn status(row: &AnyRow) -> Result<PaymentStatus, PaymentsError> {
-    let word = text(row, "status")?;
-    PaymentStatus::from_word(&word).ok_or_else(|| corrupt("payments.status", &word))
-}
-
-fn exponent(row: &AnyRow, column: &'static str) -> Result<u8, PaymentsError> {
-    let exponent: i64 = row.try_get(column).map_err(failed("reading decimals"))?;
-    u8::try_from(exponent).map_err(|error| corrupt(column, &error))
-}
-
-fn count(row: &AnyRow, column: &'static str) -> Result<u64, PaymentsError> {
-    let count: i64 = row.try_get(column).map_err(failed("reading a count"))?;
-    u64::try_from(count).map_err(|error| corrupt(column, &error))
-}
-
-fn text(row: &AnyRow, column: &'static str) -> Result<String, PaymentsError> {
-    row.try_get(column).map_err(failed("reading a text"))
-}
-
-fn optional_text(row: &AnyRow, column: &'static str) -> Result<Option<String>, PaymentsError> {
-    row.try_get(column).map_err(failed("reading a text"))
-}
-
-fn optional<T: FromStr<Err: Display>>(
-    row: &AnyRow,
-    column: &'static str,
-) -> Result<Option<T>, PaymentsError> {
-    optional_text(row, column)?
-        .map(|text| parse(&text, column))
-        .transpose()
-}
-
-fn parse<T: FromStr<Err: Display>>(text: &str, what: &'static str) -> Result<T, PaymentsError> {
-    text.parse().map_err(|error: T::Err| corrupt(what, &error))
-}
-
-fn corrupt(what: &'static str, message: &dyn Display) -> PaymentsError {
-    PaymentsError::Corrupt {
-        what,
-        message: message.to_string(),
-    }
 }

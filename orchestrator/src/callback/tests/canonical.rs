@@ -331,7 +331,7 @@ fn a_comment_fails_no_payment() {
 }
 
 #[test]
-fn test_systems_are_traced_and_not_acted_on() {
+fn facts_of_test_systems_are_traced_and_not_acted_on() {
     for fields in [
         r#""test":true"#,
         r#""test":"true""#,

@@ -64,6 +64,10 @@ fn summaries(providers: &Providers, raw: &RawCallback) -> Vec<String> {
     providers.parse(raw).iter().map(summary).collect()
 }
 
+#[expect(
+    clippy::result_large_err,
+    reason = "as large as the fact it stands for"
+)]
 fn one(providers: &Providers, raw: &RawCallback) -> Result<CallbackFact, Unreadable> {
     let mut results = providers.parse(raw);
     assert_eq!(results.len(), 1, "{results:?}");

@@ -214,7 +214,7 @@ fn a_signature_computed_elsewhere_fits() {
 }
 
 #[test]
-fn test_mode_is_told_after_the_signature() {
+fn a_test_event_is_told_after_the_signature() {
     let body = event(
         "payment_intent.succeeded",
         false,
