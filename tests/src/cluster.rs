@@ -108,9 +108,9 @@ impl Watched {
     /// When it has not within five seconds.
     pub async fn refused(&self, subject: &str) -> anyhow::Result<()> {
         let looking = async {
-            // Refusals arrive lower-cased by some client versions.
+            // Servers differ in the case they write refusals in.
             while !self
-                .all()
+                .refusals()
                 .iter()
                 .any(|refusal| refusal.to_lowercase().contains(&subject.to_lowercase()))
             {
@@ -119,10 +119,17 @@ impl Watched {
         };
         tokio::time::timeout(Duration::from_secs(5), looking)
             .await
-            .with_context(|| format!("no refusal of {subject}; refused were {:?}", self.all()))
+            .with_context(|| {
+                format!(
+                    "no refusal of {subject}; refused were {:?}",
+                    self.refusals()
+                )
+            })
     }
 
-    fn all(&self) -> Vec<String> {
+    /// Everything the server has refused so far.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
         self.refusals
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -7,7 +7,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use async_nats::jetstream::{self, kv, stream};
 use async_nats::{Client, HeaderMap};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use orchestrator::doctor::{self, Level};
 use orchestrator::partition::Partition;
 use orchestrator::setup::{self, AssetState};
@@ -326,7 +326,8 @@ async fn setup_creates_once_reports_differences_and_alters_nothing() -> Result<(
 #[tokio::test]
 async fn one_commit_is_one_batch_and_the_bucket_shows_it() -> Result<()> {
     let site = one_node().await?;
-    let core = site.connect(User::Orchestrator).await?;
+    let watched = Watched::connect(&site.login(User::Orchestrator)).await?;
+    let core = watched.client.clone();
     setup::apply(&core, &Partition::only(1)).await?;
     let js = jetstream::new(core.clone());
     let bucket: kv::Store = js.get_key_value("saga").await?;
@@ -360,6 +361,14 @@ async fn one_commit_is_one_batch_and_the_bucket_shows_it() -> Result<()> {
     );
     let entry = bucket.entry("k1").await?.context("record")?;
     assert_eq!(entry.revision, 1);
+
+    let keys: Vec<String> = bucket.keys().await?.try_collect().await?;
+    assert_eq!(keys, ["k1"]);
+    let history: Vec<kv::Entry> = bucket.history("k1").await?.try_collect().await?;
+    assert_eq!(history.len(), 1);
+    let mut watch = bucket.watch_with_history("k1").await?;
+    assert_eq!(watch.next().await.context("watch")??.key, "k1");
+    drop(watch);
 
     // The timer fires into billing.due, and the shared consumer gets it.
     let timers: jetstream::consumer::PullConsumer =
@@ -411,6 +420,13 @@ async fn one_commit_is_one_batch_and_the_bucket_shows_it() -> Result<()> {
         .info_with_subjects("billing.timer.>")
         .await?;
     ensure!(subjects.next().await.is_none(), "no timer is left");
+
+    js.get_stream("KV_saga")
+        .await?
+        .purge()
+        .filter("billing.due.k1")
+        .await?;
+    assert_eq!(watched.refusals(), Vec::<String>::new());
 
     let copied = js.get_stream("BILLING_EVENTS").await?;
     for _ in 0..500 {
