@@ -2,17 +2,17 @@
 //!
 //! Everything is parsed before anything connects; a bad value is one line that names it.
 
-use crate::nats_options::{self, NatsOptions, NatsOptionsError, Secret};
+use crate::nats_options::{self, NatsOptions, Secret};
+use crate::settings::{self, Text, field, parse};
 use crate::telemetry::LogFormat;
 use contracts::id::Region;
-use figment::Figment;
-use figment::providers::{Format as _, Serialized, Toml};
+use figment::providers::Serialized;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
+
+pub use crate::settings::ConfigError;
 
 /// Prefix of our environment variables.
 pub const ENVIRONMENT_PREFIX: &str = "REGION_AGENT_";
@@ -70,12 +70,6 @@ pub struct Settings {
     pub nats: NatsOptions,
 }
 
-/// A value as written. Environment variables are text and TOML has numbers; both are read here, and
-/// parsed by [`Config::from_settings`], which can name the field.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Text(String);
-
 /// Settings, complete and checked.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -97,30 +91,6 @@ pub struct Config {
     pub log_format: LogFormat,
     /// The connection to NATS, its context filled in.
     pub nats: NatsOptions,
-}
-
-/// A setting that cannot be used; one line.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The value of one field.
-    #[error("{field}: {problem}")]
-    Field {
-        /// The field, as named in TOML.
-        field: String,
-        /// What is wrong and how to mend it.
-        problem: String,
-    },
-    /// The TOML file is missing, or not TOML, or holds keys we do not know.
-    #[error("config file {path}: {problem}")]
-    File {
-        /// Which file.
-        path: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The NATS options.
-    #[error(transparent)]
-    Nats(NatsOptionsError),
 }
 
 impl Config {
@@ -156,11 +126,8 @@ impl Config {
             listen: parse("listen", settings.listen)?
                 .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9465))),
             max_in_flight,
-            shutdown_grace: match settings.shutdown_grace {
-                None => Duration::from_secs(20),
-                Some(text) => humantime::parse_duration(&text.0)
-                    .map_err(|error| field("shutdown_grace", &format!("{:?}: {error}", text.0)))?,
-            },
+            shutdown_grace: settings::parse_duration("shutdown_grace", settings.shutdown_grace)?
+                .unwrap_or(Duration::from_secs(20)),
             log: settings
                 .log
                 .map_or_else(|| "info".to_owned(), |text| text.0),
@@ -188,79 +155,9 @@ fn merge(
     environment: impl Fn(&str) -> Option<String>,
     file: Option<&Path>,
 ) -> Result<Settings, ConfigError> {
-    let mut figment = Figment::new();
-    if let Some(path) = file {
-        // Read alone first, so that an unknown key is reported with its file.
-        figment = Figment::from(Toml::file_exact(path));
-        figment
-            .extract::<Settings>()
-            .map_err(|error| ConfigError::File {
-                path: path.display().to_string(),
-                problem: one_line(&error),
-            })?;
-    }
-    // Only names we know: the surroundings may set others with our prefix, as Kubernetes does.
-    for (name, key) in ENVIRONMENT.into_iter().chain(nats_options::ENVIRONMENT) {
-        if let Some(value) = environment(name) {
-            figment = figment.merge(Serialized::default(key, value));
-        }
-    }
-    figment
-        .merge(Serialized::defaults(flags))
-        .extract()
-        .map_err(|error| field("settings", &one_line(&error)))
-}
-
-fn one_line(error: &figment::Error) -> String {
-    error.to_string().replace('\n', " ")
-}
-
-fn parse<T: FromStr<Err: fmt::Display>>(
-    name: &str,
-    text: Option<Text>,
-) -> Result<Option<T>, ConfigError> {
-    text.map(|text| {
-        text.0
-            .parse()
-            .map_err(|error| field(name, &format!("{:?}: {error}", text.0)))
-    })
-    .transpose()
-}
-
-fn field(name: &str, problem: &str) -> ConfigError {
-    ConfigError::Field {
-        field: name.to_owned(),
-        problem: problem.to_owned(),
-    }
-}
-
-impl FromStr for Text {
-    type Err = std::convert::Infallible;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Text;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a whole number")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(text.to_owned()))
-            }
-            fn visit_i64<E>(self, number: i64) -> Result<Text, E> {
-                Ok(Text(number.to_string()))
-            }
-            fn visit_u64<E>(self, number: u64) -> Result<Text, E> {
-                Ok(Text(number.to_string()))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
+    let names = ENVIRONMENT.into_iter().chain(nats_options::ENVIRONMENT);
+    let figment = settings::layers::<Settings>(file, names, environment)?;
+    settings::extract(&figment.merge(Serialized::defaults(flags)))
 }
 
 /// The default place of the config file, when it exists.

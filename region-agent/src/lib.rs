@@ -6,7 +6,7 @@
 //! | [`wallet`] | shell | one command, one transaction, one answer |
 //! | [`ledger`] | adapter | operations, double entry and fences in SQLite or PostgreSQL |
 //! | [`bus`] | adapter | the NATS micro service `wallet-agent` |
-//! | [`nats_options`], [`telemetry`], [`health`] | adapter | shared with the orchestrator |
+//! | [`nats_options`], [`settings`], [`telemetry`], [`health`] | adapter | shared with the orchestrator |
 //! | [`config`], [`clock`] | | settings; the only reader of time |
 //!
 //! The agent is stateless beside its ledger: any number of them may serve one region, as the unique
@@ -20,5 +20,6 @@ pub mod health;
 pub mod ledger;
 pub mod nats_options;
 pub mod participant;
+pub mod settings;
 pub mod telemetry;
 pub mod wallet;
