@@ -5,8 +5,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::consumer::pull::Stream;
 use async_nats::jetstream::{AckKind, Message};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -57,7 +58,11 @@ pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: Cancellati
         };
         loop {
             let next = tokio::select! {
-                () = stop.cancelled() => break,
+                biased;
+                () = stop.cancelled() => {
+                    hand_on(&mut messages).await;
+                    break;
+                }
                 next = messages.next() => next,
             };
             match next {
@@ -80,6 +85,13 @@ pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: Cancellati
     }
     tasks.close();
     tasks.wait().await;
+}
+
+/// Messages fetched ahead and not begun go back at once instead of when their time is up.
+async fn hand_on(messages: &mut Stream) {
+    while let Some(Some(Ok(message))) = messages.next().now_or_never() {
+        acknowledge(&message, AckKind::Nak(None)).await;
+    }
 }
 
 async fn pause(stop: &CancellationToken) {

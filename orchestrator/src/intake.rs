@@ -30,6 +30,10 @@ const ORPHAN_DELIVERIES: u64 = 5;
 /// Bytes of a message kept with a case; the intake stream keeps the whole message.
 const MAX_EVIDENCE: usize = 16 * 1024;
 
+/// Bytes of the largest start, signal or operator's request: a record holds a handful of them and must
+/// fit into one message. Callbacks may be larger, since only their facts go further.
+const MAX_REQUEST: usize = 16 * 1024;
+
 /// Turns intake messages into inputs.
 #[derive(Debug, Clone)]
 pub struct Intake {
@@ -313,6 +317,12 @@ fn all(each: Vec<Settled>) -> Settled {
 }
 
 fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {
+    if message.payload.len() > MAX_REQUEST {
+        let length = message.payload.len();
+        return Err(format!(
+            "the body has {length} bytes, more than the {MAX_REQUEST} a saga takes in"
+        ));
+    }
     let content_type = message
         .headers
         .as_ref()

@@ -1,5 +1,7 @@
 //! One saga at work in this process.
 
+mod parking;
+
 use std::time::Duration;
 
 use contracts::id::SagaId;
@@ -11,9 +13,9 @@ use tracing::Instrument as _;
 use super::{Delivery, Engine, Envelope, Redelivery, Settled};
 use crate::saga::action::{Command, Commit, Decision, Ignored, Note, Persist};
 use crate::saga::input::{Arrival, Input, Reply};
-use crate::saga::record::SagaRecord;
+use crate::saga::record::{CaseReason, SagaRecord};
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
-use crate::store::{CommitOutcome, LoadError, Timer, Write};
+use crate::store::{CommitOutcome, LoadError, Write};
 use crate::telemetry;
 
 /// Drives one saga until it has ended, is parked, or belongs to another replica.
@@ -31,7 +33,9 @@ pub(super) async fn run(
         held_since: None,
         incoming: false,
         out: 0,
+        lineage: 0,
     };
+    actor.begin_lineage();
     async {
         loop {
             if actor.held.is_empty() && actor.out == 0 {
@@ -49,7 +53,7 @@ pub(super) async fn run(
                     actor.give_back("shutting down");
                     inbox.close();
                     while let Some(envelope) = inbox.recv().await {
-                        settle(envelope.done, Settled::Again("shutting down".to_owned()));
+                        envelope.settle(Settled::Again("shutting down".to_owned()));
                     }
                     actor.engine.retire(&actor.saga_id, &mut inbox);
                     return;
@@ -93,6 +97,8 @@ struct Actor {
     incoming: bool,
     /// Commands that are out and will report back to this actor.
     out: usize,
+    /// Names the unsaved facts held now; changes when they are forgotten.
+    lineage: u64,
 }
 
 /// What came of deciding on an input.
@@ -115,16 +121,18 @@ impl Actor {
             redelivery,
             done,
         } = envelope;
+        let Some(done) = done else {
+            if let Delivery::Answered { reply, lineage } = delivery {
+                self.answered(reply, lineage).await;
+            }
+            return;
+        };
         self.incoming = true;
         let (progress, is_timer) = match delivery {
-            Delivery::Answered(reply) => {
+            Delivery::Answered { reply, lineage } => {
                 self.incoming = false;
-                self.out = self.out.saturating_sub(1);
-                settle(done, Settled::Done);
-                if let Some(reply) = reply {
-                    self.go_on(Input::Reply(reply)).await;
-                }
-                return;
+                self.answered(reply, lineage).await;
+                return settle(done, Settled::Done);
             }
             Delivery::Input(input) => {
                 let is_timer = input == Input::Timer;
@@ -169,6 +177,18 @@ impl Actor {
         }
     }
 
+    /// A command of this process has come back.
+    async fn answered(&mut self, reply: Option<Reply>, lineage: Option<u64>) {
+        self.out = self.out.saturating_sub(1);
+        // It was sent on the strength of facts that have been forgotten since: what is stored has its own.
+        if lineage.is_some_and(|lineage| lineage != self.lineage) {
+            return;
+        }
+        if let Some(reply) = reply {
+            self.go_on(Input::Reply(reply)).await;
+        }
+    }
+
     /// Decides on something that no message brought.
     async fn go_on(&mut self, input: Input) {
         match self.decide(Some(input), None).await {
@@ -197,9 +217,9 @@ impl Actor {
     ) -> Progress {
         loop {
             if let State::Unloaded = self.state
-                && let Err(reason) = self.load().await
+                && let Err(trouble) = self.load().await
             {
-                return Progress::Failed(reason);
+                return self.give_up_on(trouble).await;
             }
             let replica = self.engine.0.clock.replica().to_owned();
             let turn = Turn {
@@ -271,15 +291,36 @@ impl Actor {
                     // Somebody else wrote since: read, decide again, never repeat blindly.
                     Ok(Stored::Conflict) => {
                         self.engine.0.metrics.conflict();
-                        self.state = State::Unloaded;
+                        self.forget();
                     }
-                    Err(reason) => return Progress::Failed(reason),
+                    Err(trouble) => return self.give_up_on(trouble).await,
                 },
             }
         }
     }
 
-    async fn load(&mut self) -> Result<(), String> {
+    /// What passes is tried again later. What lasts is kept as a case of its own, so that one saga that
+    /// cannot be read or stored never holds up its messages, let alone others'.
+    async fn give_up_on(&mut self, trouble: Trouble) -> Progress {
+        match trouble {
+            Trouble::Passing(reason) => Progress::Failed(reason),
+            Trouble::Lasting(reason) => {
+                self.forget();
+                let id = SagaId::from_parts(CASE_WORKFLOW, &[self.saga_id.as_str(), "poison"]);
+                let evidence = serde_json::json!({ "saga_id": self.saga_id });
+                match self
+                    .engine
+                    .open_case(id, CaseReason::Poison, reason, evidence)
+                    .await
+                {
+                    Settled::Done | Settled::Missing => Progress::Ignored(Ignored::Poisoned),
+                    Settled::Again(reason) => Progress::Failed(reason),
+                }
+            }
+        }
+    }
+
+    async fn load(&mut self) -> Result<(), Trouble> {
         self.state = match self.engine.0.store.load(&self.saga_id).await {
             Ok(None) => State::Absent,
             Ok(Some(stored)) => State::Present {
@@ -287,9 +328,12 @@ impl Actor {
                 revision: stored.revision,
                 unsaved: false,
             },
-            Err(error @ (LoadError::Unreachable(_) | LoadError::Undecodable { .. })) => {
-                tracing::error!(error = telemetry::chain(&error), "cannot load");
-                return Err(error.to_string());
+            Err(error @ LoadError::Unreachable(_)) => {
+                tracing::warn!(error = telemetry::chain(&error), "cannot load");
+                return Err(Trouble::Passing(error.to_string()));
+            }
+            Err(error @ LoadError::Undecodable { .. }) => {
+                return Err(Trouble::Lasting(error.to_string()));
             }
         };
         Ok(())
@@ -301,7 +345,7 @@ impl Actor {
         commit: Commit,
         revision: u64,
         now: Timestamp,
-    ) -> Result<Stored, String> {
+    ) -> Result<Stored, Trouble> {
         let Commit {
             mut record,
             commands,
@@ -310,11 +354,11 @@ impl Actor {
             notes,
         } = commit;
         for note in notes {
-            self.attend_to(note).await?;
+            self.attend_to(note).await.map_err(Trouble::Passing)?;
         }
         // Only a saga whose driver message is with us may keep facts in memory alone.
         if persist == Persist::WithNext && self.is_held() && !commands.is_empty() {
-            self.perform(commands);
+            self.perform(commands, Some(self.lineage));
             self.state = State::Present {
                 record: Box::new(record),
                 revision,
@@ -332,10 +376,10 @@ impl Actor {
         let revision = match self.engine.0.store.commit(&write).await {
             CommitOutcome::Written(revision) => revision,
             CommitOutcome::Conflict => return Ok(Stored::Conflict),
-            CommitOutcome::Rejected(reason) | CommitOutcome::Unknown(reason) => {
-                tracing::error!(reason, "a commit was not stored");
-                return Err(reason);
+            CommitOutcome::Rejected(reason) => {
+                return Err(Trouble::Lasting(format!("not stored: {reason}")));
             }
+            CommitOutcome::Unknown(reason) => return Err(Trouble::Passing(reason)),
         };
         self.engine.0.metrics.committed(&record, &events);
         tracing::info!(status = %record.status, epoch = record.epoch, cause = record.cause, revision, "committed");
@@ -344,82 +388,11 @@ impl Actor {
             revision,
             unsaved: false,
         };
-        self.perform(commands);
+        self.perform(commands, None);
         if !self.is_driven_here() {
             self.release();
         }
         Ok(Stored::Yes)
-    }
-
-    /// What this write does to the saga's timer. It is armed when no message is held for the saga, and
-    /// when what the saga waits for is further away than a message is held.
-    fn timer_for(&self, record: &mut SagaRecord, commands: &[Command], now: Timestamp) -> Timer {
-        let Some(wake_at) = record.wake_at.filter(|_| !record.status.is_terminal()) else {
-            return match record.timer_at.take() {
-                Some(_) => Timer::Cancel,
-                None => Timer::Keep,
-            };
-        };
-        let idle = commands.is_empty() && !record.has_in_flight();
-        let long = wait_until(wake_at, now) > self.engine.0.limits.hold;
-        let fired = record.timer_at.is_some_and(|timer_at| timer_at <= now);
-        if !self.is_held() || fired || (idle && long) {
-            record.timer_at = Some(wake_at);
-            Timer::Arm(wake_at)
-        } else {
-            Timer::Keep
-        }
-    }
-
-    /// Held for too long: arm a timer and let the messages go. What is in flight is still listened for.
-    async fn park(&mut self) {
-        self.held_since = None;
-        if matches!(self.state, State::Unloaded)
-            && let Err(reason) = self.load().await
-        {
-            return self.give_back(&reason);
-        }
-        let State::Present {
-            record,
-            revision,
-            unsaved,
-        } = &mut self.state
-        else {
-            return self.release();
-        };
-        let Some(wake_at) = record.wake_at.filter(|_| !record.status.is_terminal()) else {
-            return self.release();
-        };
-        record.timer_at = Some(wake_at);
-        "parked until something is due".clone_into(&mut record.cause);
-        let write = Write {
-            record,
-            expected: *revision,
-            events: &[],
-            timer: Timer::Arm(wake_at),
-        };
-        match self.engine.0.store.commit(&write).await {
-            CommitOutcome::Written(written) => {
-                (*revision, *unsaved) = (written, false);
-                self.engine.0.metrics.parked();
-                self.release();
-            }
-            CommitOutcome::Conflict => {
-                // Another replica has written: see who drives the saga now.
-                self.engine.0.metrics.conflict();
-                if let Err(reason) = self.load().await {
-                    return self.give_back(&reason);
-                }
-                if self.is_driven_here() {
-                    self.held_since = Some(Instant::now());
-                } else {
-                    self.release();
-                }
-            }
-            CommitOutcome::Rejected(reason) | CommitOutcome::Unknown(reason) => {
-                self.give_back(&reason)
-            }
-        }
     }
 
     async fn attend_to(&self, note: Note) -> Result<(), String> {
@@ -460,7 +433,7 @@ impl Actor {
     }
 
     /// Sends commands; each reports back here, or to a new actor of the saga when this one has gone.
-    fn perform(&mut self, commands: Vec<Command>) {
+    fn perform(&mut self, commands: Vec<Command>, lineage: Option<u64>) {
         for command in commands {
             self.out += 1;
             let engine = self.engine.clone();
@@ -474,11 +447,10 @@ impl Actor {
                     attempt: command.attempt,
                     answer,
                 });
-                let (done, _settled) = oneshot::channel();
                 let envelope = Envelope {
-                    delivery: Delivery::Answered(reply),
+                    delivery: Delivery::Answered { reply, lineage },
                     redelivery: Redelivery::First,
-                    done,
+                    done: None,
                 };
                 engine.enqueue(&saga_id, envelope);
             };
@@ -486,68 +458,20 @@ impl Actor {
             tokio::spawn(work.instrument(span));
         }
     }
+}
 
-    /// Whether the record names this replica as the saga's owner.
-    fn is_ours(&self) -> bool {
-        match &self.state {
-            State::Present { record, .. } => record.owner == self.engine.0.clock.replica(),
-            State::Absent | State::Unloaded => false,
-        }
-    }
+/// Why nothing was stored.
+enum Trouble {
+    /// The same may work later.
+    Passing(String),
+    /// It will not, however often it is tried.
+    Lasting(String),
+}
 
-    /// Whether a message is held for the saga, or is about to be.
-    fn is_held(&self) -> bool {
-        self.incoming || !self.held.is_empty()
-    }
-
-    /// Whether this replica has to hold a message for the saga.
-    fn is_driven_here(&self) -> bool {
-        match &self.state {
-            State::Absent | State::Unloaded => false,
-            State::Present { unsaved: true, .. } => true,
-            State::Present { record, .. } => {
-                let rests = record.status.is_terminal() || record.wake_at.is_none();
-                self.is_ours() && !rests && !self.is_parked()
-            }
-        }
-    }
-
-    /// Whether the armed timer is the one that wakes the saga next.
-    fn is_parked(&self) -> bool {
-        match &self.state {
-            State::Absent | State::Unloaded => false,
-            State::Present { record, .. } => {
-                record.timer_at.is_some() && record.timer_at == record.wake_at
-            }
-        }
-    }
-
-    fn wake_in(&self) -> Option<Duration> {
-        let State::Present { record, .. } = &self.state else {
-            return None;
-        };
-        let wake_at = record.wake_at.filter(|_| self.is_ours())?;
-        Some(wait_until(wake_at, self.engine.0.clock.now()))
-    }
-
-    fn hold_ends_in(&self) -> Option<Duration> {
-        let since = self.held_since?;
-        Some((since + self.engine.0.limits.hold).saturating_duration_since(Instant::now()))
-    }
-
-    fn release(&mut self) {
-        self.held_since = None;
-        for done in self.held.drain(..) {
-            settle(done, Settled::Done);
-        }
-    }
-
-    /// Forgets what is not stored and gives the messages back: they will come again, here or elsewhere.
-    fn give_back(&mut self, reason: &str) {
-        self.state = State::Unloaded;
-        self.held_since = None;
-        for done in self.held.drain(..) {
-            settle(done, Settled::Again(reason.to_owned()));
+impl Trouble {
+    fn reason(&self) -> &str {
+        match self {
+            Self::Passing(reason) | Self::Lasting(reason) => reason,
         }
     }
 }

@@ -10,6 +10,7 @@
 mod actor;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ struct Inner {
     actors: Mutex<HashMap<SagaId, mpsc::UnboundedSender<Envelope>>>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    lineages: AtomicU64,
 }
 
 /// Something for one saga.
@@ -72,8 +74,13 @@ pub enum Delivery {
     },
     /// Something for an existing saga.
     Input(Input),
-    /// The outcome of a command of ours; `None` when nothing was heard in time.
-    Answered(Option<Reply>),
+    /// A command of this process has come back.
+    Answered {
+        /// Its answer; `None` when nothing was heard in time.
+        reply: Option<Reply>,
+        /// The unsaved facts it was sent on, when there were any.
+        lineage: Option<u64>,
+    },
 }
 
 /// Whether the message behind a delivery was delivered before.
@@ -100,7 +107,18 @@ pub enum Settled {
 struct Envelope {
     delivery: Delivery,
     redelivery: Redelivery,
-    done: oneshot::Sender<Settled>,
+    /// Who waits for the message behind it, when there is one.
+    done: Option<oneshot::Sender<Settled>>,
+}
+
+impl Envelope {
+    fn settle(self, settled: Settled) {
+        if let Some(done) = self.done
+            && done.send(settled).is_err()
+        {
+            tracing::debug!("nobody waits for this message any more");
+        }
+    }
 }
 
 impl Engine {
@@ -124,6 +142,7 @@ impl Engine {
             actors: Mutex::new(HashMap::new()),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            lineages: AtomicU64::new(0),
         }))
     }
 
@@ -140,7 +159,7 @@ impl Engine {
             Envelope {
                 delivery,
                 redelivery,
-                done,
+                done: Some(done),
             },
         );
         settled

@@ -106,6 +106,6 @@ pub enum Ignored {
     OwnAlready,
     /// The saga has ended.
     Ended,
-    /// A cancel after the pivot.
-    PastPivot,
+    /// The record cannot be read or written; a case says so.
+    Poisoned,
 }

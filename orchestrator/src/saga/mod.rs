@@ -364,8 +364,9 @@ fn advance(
             Advance::Rest => break,
         }
     }
-    // Whoever sends is the owner, and a new owner has a higher fence than any before.
-    if !commands.is_empty() && record.owner != turn.replica {
+    // Whoever sends is the owner, and a new owner has a higher fence than any before. Where nothing is
+    // in flight nobody else has to be waited for, and whoever decides drives the saga from here on.
+    if record.owner != turn.replica && (!commands.is_empty() || !record.has_in_flight()) {
         take_ownership(&mut record, turn);
     }
     for command in &mut commands {

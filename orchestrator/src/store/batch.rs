@@ -39,6 +39,16 @@ pub(super) enum Verdict {
 /// How long an acknowledgement is waited for.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Shortages that may pass: storage of the server, account or stream, and too much at once.
+const PASSING: [ErrorCode; 6] = [
+    ErrorCode::INSUFFICIENT_RESOURCES,
+    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+    ErrorCode::MEMORY_RESOURCES_EXCEEDED,
+    ErrorCode::STREAM_STORE_FAILED,
+    ErrorCode::STREAM_TOO_MANY_REQUESTS,
+    ErrorCode::ATOMIC_PUBLISH_TOO_MANY_INFLIGHT,
+];
+
 /// The server's text when a commit takes back a timer that is not armed (10212).
 pub(super) fn is_no_schedule(rejection: &str) -> bool {
     rejection.starts_with("10212 ")
@@ -121,8 +131,11 @@ fn verdict(error: &jetstream::Error) -> Verdict {
         ErrorCode::STREAM_WRONG_LAST_SEQUENCE | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => {
             Verdict::Conflict
         }
-        // Unavailable for now: nothing says that an earlier try of the same write failed.
-        _ if error.code() == 503 => Verdict::Unknown(error.to_string()),
+        // Unavailable or short of something for now: the same write may be accepted later, and nothing
+        // says that an earlier try of it failed.
+        _ if error.code() == 503 || PASSING.contains(&error.error_code()) => {
+            Verdict::Unknown(error.to_string())
+        }
         code => Verdict::Rejected(format!("{} {error}", code.0)),
     }
 }
