@@ -1,8 +1,10 @@
 //! Going back: each effect that exists, or may exist, is settled, newest first.
 
 use super::action::Command;
+use super::ending::finish;
 use super::record::{CaseReason, Direction, Outcome, SagaRecord, Status, TurnReason};
-use super::{Advance, Turn, forward, open_case, operation};
+use super::review::open_case;
+use super::{Advance, Turn, operation};
 
 /// Turns a saga back. It never turns again.
 pub(super) fn turn_back(
@@ -112,6 +114,6 @@ pub(super) fn advance(
             | TurnReason::Refused => Status::Failed,
         }
     };
-    forward::finish(record, status, turn);
+    finish(record, status, turn);
     Advance::Rest
 }

@@ -3,10 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::action::{Command, Event};
+use super::ending::finish;
 use super::flow::{Cx, Suspend};
 use super::policy::Policy;
 use super::record::{CaseReason, SagaRecord, Status, StepRecord, TurnReason};
-use super::{Advance, Turn, Workflow, compensation, open_case, operation};
+use super::review::open_case;
+use super::{Advance, Turn, Workflow, compensation, operation};
 
 /// Runs the workflow once and takes in what it wants.
 pub(super) fn advance(
@@ -141,16 +143,6 @@ pub(super) fn advance(
             Advance::Rest
         }
     }
-}
-
-/// Ends the saga. The caller has seen to it that nothing issued can still have an effect.
-pub(super) fn finish(record: &mut SagaRecord, status: Status, turn: Turn<'_>) {
-    record.status = status;
-    record.ended_at = Some(turn.now);
-    record.last_progress_at = turn.now;
-    record.awaiting.clear();
-    record.case = None;
-    record.cause = status.as_str().to_owned();
 }
 
 fn issue(

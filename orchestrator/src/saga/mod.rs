@@ -24,6 +24,7 @@
 
 pub mod action;
 mod compensation;
+mod ending;
 pub mod flow;
 mod forward;
 pub mod input;
@@ -31,6 +32,7 @@ mod operation;
 pub mod policy;
 pub mod record;
 mod review;
+mod signal;
 #[cfg(test)]
 mod tests;
 
@@ -41,9 +43,12 @@ use std::collections::BTreeMap;
 
 use action::{Commit, Decision, Event, Ignored, Note, Persist};
 use flow::{Cx, Flow};
-use input::{Arrival, Cancel, Input, Signal};
+use input::{Arrival, Input};
+
+pub use ending::next_generation;
 use policy::after;
-use record::{Case, CaseReason, Direction, MAX_SIGNALS, SCHEMA, SagaRecord, SignalRecord, Status};
+use record::{CaseReason, Direction, SCHEMA, SagaRecord, Status};
+pub use review::{CASE_OPENED, CASE_WORKFLOW, case_record};
 
 /// A kind of saga: a pure function over named facts, and what else the core must know of it.
 #[derive(Clone, Copy)]
@@ -107,11 +112,20 @@ pub struct Turn<'a> {
 /// Starts a saga that has no record.
 #[must_use]
 pub fn start(workflow: &Workflow, saga_id: SagaId, arrival: Arrival, turn: Turn<'_>) -> Decision {
-    let mut record = SagaRecord {
+    let mut record = new_record(workflow.name, workflow.version, saga_id, turn);
+    record.deadline_at = Some(after(turn.now, workflow.deadline));
+    record.input = arrival.input;
+    record.note_seen(&arrival.message_id);
+    advance(workflow, record, turn, Vec::new(), Persist::WithNext)
+}
+
+/// A saga at its start, forward and without steps.
+fn new_record(workflow: &str, version: u32, saga_id: SagaId, turn: Turn<'_>) -> SagaRecord {
+    SagaRecord {
         schema: SCHEMA,
         saga_id,
-        workflow: workflow.name.to_owned(),
-        version: workflow.version,
+        workflow: workflow.to_owned(),
+        version,
         status: Status::Running,
         phase: None,
         direction: Direction::Forward,
@@ -120,12 +134,12 @@ pub fn start(workflow: &Workflow, saga_id: SagaId, arrival: Arrival, turn: Turn<
         cause: "started".to_owned(),
         started_at: turn.now,
         last_progress_at: turn.now,
-        deadline_at: Some(after(turn.now, workflow.deadline)),
+        deadline_at: None,
         wake_at: None,
         timer_at: None,
         ended_at: None,
         attributes: BTreeMap::new(),
-        input: arrival.input,
+        input: Value::Null,
         steps: Vec::new(),
         signals: Vec::new(),
         facts: BTreeMap::new(),
@@ -135,18 +149,16 @@ pub fn start(workflow: &Workflow, saga_id: SagaId, arrival: Arrival, turn: Turn<
         duplicates: 0,
         result: None,
         case: None,
-    };
-    record.note_seen(&arrival.message_id);
-    advance(workflow, record, turn, Vec::new(), Persist::WithNext)
+    }
 }
 
 /// Decides one transition of a saga.
 #[must_use]
 pub fn decide(workflow: &Workflow, record: SagaRecord, input: Input, turn: Turn<'_>) -> Decision {
     match input {
-        Input::Arrival(arrival) => on_arrival(workflow, record, arrival, turn),
-        Input::Signal(signal) => on_signal(workflow, record, signal, turn),
-        Input::Cancel(cancel) => on_cancel(workflow, record, cancel, turn),
+        Input::Arrival(arrival) => signal::on_arrival(workflow, record, arrival, turn),
+        Input::Signal(signal) => signal::on_signal(workflow, record, signal, turn),
+        Input::Cancel(cancel) => signal::on_cancel(workflow, record, cancel, turn),
         Input::Reply(reply) => {
             let mut record = record;
             if record.status.is_terminal() {
@@ -162,152 +174,6 @@ pub fn decide(workflow: &Workflow, record: SagaRecord, input: Input, turn: Turn<
         Input::Timer => on_timer(workflow, record, turn),
         Input::Resume => on_resume(workflow, record, turn),
     }
-}
-
-fn on_arrival(
-    workflow: &Workflow,
-    mut record: SagaRecord,
-    arrival: Arrival,
-    turn: Turn<'_>,
-) -> Decision {
-    if record.seen.contains(&arrival.message_id) {
-        return Decision::Ignore(Box::new(record), Ignored::Seen);
-    }
-    match (workflow.arrival)(&record, &arrival.input) {
-        ArrivalMeaning::Duplicate => {
-            record.note_seen(&arrival.message_id);
-            record.duplicates += 1;
-            "repeat of a known fact absorbed".clone_into(&mut record.cause);
-            store(record, Vec::new())
-        }
-        ArrivalMeaning::Review { reason, message } => {
-            record.note_seen(&arrival.message_id);
-            record.cause = format!("case opened beside the saga: {message}");
-            store(
-                record,
-                vec![Note::OpenCase {
-                    reason,
-                    message,
-                    input: arrival.input,
-                }],
-            )
-        }
-        ArrivalMeaning::StartNext => {
-            record.note_seen(&arrival.message_id);
-            "new fact after the end: taken up by the next generation".clone_into(&mut record.cause);
-            let Arrival { message_id, input } = arrival;
-            store(record, vec![Note::StartNext { message_id, input }])
-        }
-        ArrivalMeaning::Late => {
-            let signal = Signal {
-                id: arrival.message_id.clone(),
-                message_id: arrival.message_id,
-                name: "late-fact".to_owned(),
-                body: arrival.input,
-            };
-            take_signal(&mut record, signal, turn);
-            "late fact kept".clone_into(&mut record.cause);
-            store(record, Vec::new())
-        }
-        ArrivalMeaning::Signal { name, id } => {
-            let signal = Signal {
-                message_id: arrival.message_id,
-                name: name.to_owned(),
-                id,
-                body: arrival.input,
-            };
-            on_signal(workflow, record, signal, turn)
-        }
-    }
-}
-
-fn on_signal(
-    workflow: &Workflow,
-    mut record: SagaRecord,
-    signal: Signal,
-    turn: Turn<'_>,
-) -> Decision {
-    if record.seen.contains(&signal.message_id) {
-        return Decision::Ignore(Box::new(record), Ignored::Seen);
-    }
-    let digest = contracts::subject::short_digest(signal.body.to_string().as_bytes());
-    if let Some(known) = record.signals.iter().find(|known| known.id == signal.id) {
-        let same = known.digest == digest && known.name == signal.name;
-        record.note_seen(&signal.message_id);
-        if same {
-            record.duplicates += 1;
-            record.cause = format!("signal {} repeated", signal.id);
-            return store(record, Vec::new());
-        }
-        let message = format!("signal {} came again with another body", signal.id);
-        record.cause = format!("case opened beside the saga: {message}");
-        let reason = CaseReason::ConflictingFact;
-        return store(
-            record,
-            vec![Note::OpenCase {
-                reason,
-                message,
-                input: signal.body,
-            }],
-        );
-    }
-    let cause = format!("signal {} received", signal.name);
-    take_signal(&mut record, signal, turn);
-    record.cause = cause;
-    if record.status.is_terminal() || record.status == Status::NeedsReview {
-        return store(record, Vec::new());
-    }
-    advance(workflow, record, turn, Vec::new(), Persist::Now)
-}
-
-fn take_signal(record: &mut SagaRecord, signal: Signal, turn: Turn<'_>) {
-    record.note_seen(&signal.message_id);
-    record.last_progress_at = turn.now;
-    if record.signals.len() >= MAX_SIGNALS {
-        record.duplicates += 1;
-        return;
-    }
-    record.signals.push(SignalRecord {
-        digest: contracts::subject::short_digest(signal.body.to_string().as_bytes()),
-        name: signal.name,
-        id: signal.id,
-        body: signal.body,
-        at: turn.now,
-    });
-}
-
-fn on_cancel(
-    workflow: &Workflow,
-    mut record: SagaRecord,
-    cancel: Cancel,
-    turn: Turn<'_>,
-) -> Decision {
-    if record.seen.contains(&cancel.message_id) {
-        return Decision::Ignore(Box::new(record), Ignored::Seen);
-    }
-    if record.status.is_terminal() {
-        return Decision::Ignore(Box::new(record), Ignored::Ended);
-    }
-    record.note_seen(&cancel.message_id);
-    record.last_progress_at = turn.now;
-    if record.is_past_pivot() {
-        record.cause = format!(
-            "cancel by {} refused: the pivot has been applied",
-            cancel.by
-        );
-        return store(record, Vec::new());
-    }
-    if record.direction == Direction::Forward {
-        let message = format!("{} (by {})", cancel.reason, cancel.by);
-        compensation::turn_back(
-            &mut record,
-            record::TurnReason::CancelRequested,
-            message,
-            turn,
-        );
-    }
-    record.case = None;
-    advance(workflow, record, turn, Vec::new(), Persist::Now)
 }
 
 fn on_timer(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Decision {
@@ -384,7 +250,7 @@ fn advance(
         });
     let persist = if repeatable { persist } else { Persist::Now };
     let notes = if record.status.is_terminal() {
-        left_over(workflow, &record)
+        ending::left_over(workflow, &record)
     } else {
         Vec::new()
     };
@@ -395,34 +261,6 @@ fn advance(
         persist,
         notes,
     }))
-}
-
-/// What was said to a saga, was not taken up by it and must not be lost with its end.
-fn left_over(workflow: &Workflow, record: &SagaRecord) -> Vec<Note> {
-    record
-        .signals
-        .iter()
-        .filter(|signal| !record.is_consumed(&signal.id))
-        .filter(|signal| (workflow.arrival)(record, &signal.body) == ArrivalMeaning::StartNext)
-        .map(|signal| Note::StartNext {
-            message_id: signal.id.clone(),
-            input: signal.body.clone(),
-        })
-        .collect()
-}
-
-/// The saga that takes up what came after this one had ended.
-#[must_use]
-pub fn next_generation(saga_id: &SagaId) -> SagaId {
-    const PREFIX: &str = "/again:";
-    let text = saga_id.as_str();
-    let (base, number) = text
-        .rsplit_once(PREFIX)
-        .and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)))
-        .unwrap_or((text, 1));
-    // Both parts are printable already, so this is an id whenever the first one was.
-    SagaId::new(format!("{base}{PREFIX}{}", number.saturating_add(1)))
-        .unwrap_or_else(|_| saga_id.clone())
 }
 
 /// Whether an advance goes on at once.
@@ -445,72 +283,3 @@ fn store(mut record: SagaRecord, notes: Vec<Note>) -> Decision {
         notes,
     }))
 }
-
-/// Opens a case on a saga that cannot go on by itself. The first reason stays.
-fn open_case(
-    record: &mut SagaRecord,
-    reason: CaseReason,
-    message: String,
-    evidence: Value,
-    turn: Turn<'_>,
-) {
-    record.status = Status::NeedsReview;
-    record.awaiting.clear();
-    if record.case.is_none() {
-        record.cause = format!("{CASE_OPENED}: {message}");
-        record.case = Some(Case {
-            reason,
-            message,
-            since: turn.now,
-            evidence,
-        });
-    }
-}
-
-/// A record that is nothing but a case: for messages no saga can take in.
-#[must_use]
-pub fn case_record(
-    saga_id: SagaId,
-    reason: CaseReason,
-    message: String,
-    evidence: Value,
-    turn: Turn<'_>,
-) -> SagaRecord {
-    let mut record = SagaRecord {
-        schema: SCHEMA,
-        saga_id,
-        workflow: CASE_WORKFLOW.to_owned(),
-        version: 1,
-        status: Status::NeedsReview,
-        phase: None,
-        direction: Direction::Forward,
-        epoch: 1,
-        owner: turn.replica.to_owned(),
-        cause: String::new(),
-        started_at: turn.now,
-        last_progress_at: turn.now,
-        deadline_at: None,
-        wake_at: None,
-        timer_at: None,
-        ended_at: None,
-        attributes: BTreeMap::new(),
-        input: Value::Null,
-        steps: Vec::new(),
-        signals: Vec::new(),
-        facts: BTreeMap::new(),
-        awaiting: Vec::new(),
-        events: Vec::new(),
-        seen: Vec::new(),
-        duplicates: 0,
-        result: None,
-        case: None,
-    };
-    open_case(&mut record, reason, message, evidence, turn);
-    record
-}
-
-/// How the cause of a revision begins that opened the saga's own case.
-pub const CASE_OPENED: &str = "case opened";
-
-/// Workflow name of records made by [`case_record`]; no function runs for them.
-pub const CASE_WORKFLOW: &str = "case";

@@ -6,9 +6,9 @@ use super::Turn;
 use super::action::{Command, Ignored};
 use super::flow::UNREACHABLE;
 use super::input::{Answer, Reply};
-use super::open_case;
 use super::policy::{ALERT_AFTER_ATTEMPTS, Next, Policy};
 use super::record::{Case, CaseReason, Direction, Operation, Outcome, SagaRecord};
+use super::review::open_case;
 
 /// Whether an answer changed the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,12 @@
-//! After the end: a late answer is compared with what was settled.
+//! A person is asked; and after the end, a late answer is compared with what was settled.
+
+use contracts::id::SagaId;
+use serde_json::Value;
 
 use super::action::{Decision, Ignored};
 use super::input::{Answer, Reply};
-use super::record::{CaseReason, Outcome, SagaRecord};
-use super::{Turn, open_case, store};
+use super::record::{Case, CaseReason, Outcome, SagaRecord, Status};
+use super::{Turn, new_record, store};
 
 /// A late answer agrees with what was settled, or a person has to look.
 pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_>) -> Decision {
@@ -47,3 +50,44 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
     );
     store(record, Vec::new())
 }
+
+/// Opens a case on a saga that cannot go on by itself. The first reason stays.
+pub(super) fn open_case(
+    record: &mut SagaRecord,
+    reason: CaseReason,
+    message: String,
+    evidence: Value,
+    turn: Turn<'_>,
+) {
+    record.status = Status::NeedsReview;
+    record.awaiting.clear();
+    if record.case.is_none() {
+        record.cause = format!("{CASE_OPENED}: {message}");
+        record.case = Some(Case {
+            reason,
+            message,
+            since: turn.now,
+            evidence,
+        });
+    }
+}
+
+/// A record that is nothing but a case: for messages no saga can take in.
+#[must_use]
+pub fn case_record(
+    saga_id: SagaId,
+    reason: CaseReason,
+    message: String,
+    evidence: Value,
+    turn: Turn<'_>,
+) -> SagaRecord {
+    let mut record = new_record(CASE_WORKFLOW, 1, saga_id, turn);
+    open_case(&mut record, reason, message, evidence, turn);
+    record
+}
+
+/// How the cause of a revision begins that opened the saga's own case.
+pub const CASE_OPENED: &str = "case opened";
+
+/// Workflow name of records made by [`case_record`]; no function runs for them.
+pub const CASE_WORKFLOW: &str = "case";

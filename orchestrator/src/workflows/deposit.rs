@@ -9,21 +9,26 @@
 //! about a payment that has a saga are said to that saga; money that comes after a saga ended without
 //! it starts the next generation.
 
-use contracts::command::{Movement, WalletRevert, WalletUpdate};
+mod steps;
+
+use contracts::command::{Movement, WalletUpdate};
 use contracts::event::{DEPOSIT_COMPLETED, DepositCompleted};
-use contracts::id::{OperationId, Region, SagaId};
-use contracts::money::{Currency, Money};
-use contracts::quote::Quote;
-use contracts::reply::WalletReply;
+use contracts::id::{Region, SagaId};
+use contracts::money::Money;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::callback::{CallbackFact, Meaning, PaymentIdentity, same_fact_differs};
-use crate::payments::{FoundPayment, Marked};
-use crate::saga::flow::{Cx, Flow, Refusal, Request, Step};
-use crate::saga::record::{CaseReason, Participant, SagaRecord};
+use crate::payments::FoundPayment;
+use crate::saga::flow::{Cx, Flow, Refusal};
+use crate::saga::record::{CaseReason, Direction, SagaRecord, Status};
 use crate::saga::{ArrivalMeaning, Workflow};
+
+pub(crate) use steps::{
+    ConvertCurrency, FindOrCreatePayment, MarkCancelled, MarkFailed, MarkSuccessful,
+};
+use steps::{CreditWallet, RecordRefusal, RevertWallet, ToCurrency};
 
 /// The signal by which later facts about the payment reach its saga.
 pub const PSP_CALLBACK: &str = "psp-callback";
@@ -287,8 +292,7 @@ fn arrival(record: &SagaRecord, input: &Value) -> ArrivalMeaning {
     };
     // What the saga started with, took up, or may still take up. A fact that it had heard but can no
     // longer take up does not count as known: it must not end with the saga.
-    let turned =
-        record.direction != crate::saga::record::Direction::Forward || record.status.is_terminal();
+    let turned = record.direction != Direction::Forward || record.status.is_terminal();
     let heard = record
         .signals
         .iter()
@@ -321,185 +325,11 @@ fn arrival(record: &SagaRecord, input: &Value) -> ArrivalMeaning {
         };
     }
     match (fact.meaning == Meaning::Paid, turned, record.status) {
-        (true, true, status) if status != crate::saga::record::Status::Completed => {
-            ArrivalMeaning::StartNext
-        }
+        (true, true, status) if status != Status::Completed => ArrivalMeaning::StartNext,
         (_, true, _) => ArrivalMeaning::Late,
         (_, false, _) => ArrivalMeaning::Signal {
             name: PSP_CALLBACK,
             id: fact.identity_parts().join("/"),
         },
-    }
-}
-
-/// Step 1. Idempotent by the payment's natural key.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FindOrCreatePayment {
-    pub(crate) fact: CallbackFact,
-}
-
-/// Undo of step 1.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct MarkCancelled {
-    pub(crate) payment: PaymentIdentity,
-    pub(crate) reason: String,
-}
-
-/// Instead of step 1 when the provider reports a refusal.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct RecordRefusal {
-    pub(crate) payment: PaymentIdentity,
-    pub(crate) reason: String,
-}
-
-/// Step 3. Fetched once; the quote is a fact from the next commit on, and unused before it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ConvertCurrency {
-    pub(crate) paid: Money,
-    pub(crate) to: ToCurrency,
-}
-
-/// A currency as a parameter.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct ToCurrency {
-    pub(crate) code: contracts::money::CurrencyCode,
-    pub(crate) exponent: u8,
-}
-
-/// Step 4, the pivot.
-#[derive(Debug)]
-struct CreditWallet {
-    region: Region,
-    update: WalletUpdate,
-}
-
-/// Undo of step 4, addressed by operation id.
-#[derive(Debug)]
-struct RevertWallet {
-    region: Region,
-    target: OperationId,
-}
-
-/// Step 5. Idempotent by its operation id.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct MarkSuccessful {
-    pub(crate) payment: PaymentIdentity,
-    pub(crate) quote: Quote,
-}
-
-/// Undo of step 5, for an operator's decision after the pivot.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct MarkFailed {
-    pub(crate) payment: PaymentIdentity,
-    pub(crate) reason: String,
-}
-
-impl From<Currency> for ToCurrency {
-    fn from(currency: Currency) -> Self {
-        Self {
-            code: currency.code(),
-            exponent: currency.exponent(),
-        }
-    }
-}
-
-impl Request for FindOrCreatePayment {
-    const KIND: &'static str = "payments.find_or_create";
-    const REPEATABLE: bool = true;
-    fn participant(&self) -> Participant {
-        Participant::Core
-    }
-}
-
-impl Step for FindOrCreatePayment {
-    const NAME: &'static str = "find-or-create-payment";
-    type Reply = FoundPayment;
-}
-
-impl Request for MarkCancelled {
-    const KIND: &'static str = "payments.mark_cancelled";
-    fn participant(&self) -> Participant {
-        Participant::Core
-    }
-}
-
-impl Request for RecordRefusal {
-    const KIND: &'static str = "payments.mark_failed";
-    const REPEATABLE: bool = true;
-    fn participant(&self) -> Participant {
-        Participant::Core
-    }
-}
-
-impl Step for RecordRefusal {
-    const NAME: &'static str = "record-refusal";
-    type Reply = Marked;
-}
-
-impl Request for ConvertCurrency {
-    const KIND: &'static str = "fx.quote";
-    const REPEATABLE: bool = true;
-    fn participant(&self) -> Participant {
-        Participant::Core
-    }
-}
-
-impl Step for ConvertCurrency {
-    const NAME: &'static str = "convert-currency";
-    type Reply = Quote;
-}
-
-impl Serialize for CreditWallet {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.update.serialize(serializer)
-    }
-}
-
-impl Request for CreditWallet {
-    const KIND: &'static str = "wallet.update";
-    fn participant(&self) -> Participant {
-        Participant::Region(self.region.clone())
-    }
-}
-
-impl Step for CreditWallet {
-    const NAME: &'static str = "credit-wallet";
-    type Reply = WalletReply;
-}
-
-impl Serialize for RevertWallet {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        WalletRevert {
-            target: self.target.clone(),
-            memo: None,
-        }
-        .serialize(serializer)
-    }
-}
-
-impl Request for RevertWallet {
-    const KIND: &'static str = "wallet.revert";
-    fn participant(&self) -> Participant {
-        Participant::Region(self.region.clone())
-    }
-}
-
-impl Request for MarkSuccessful {
-    const KIND: &'static str = "payments.mark_successful";
-    const REPEATABLE: bool = true;
-    fn participant(&self) -> Participant {
-        Participant::Core
-    }
-}
-
-impl Step for MarkSuccessful {
-    const NAME: &'static str = "update-payment-status";
-    type Reply = Marked;
-}
-
-impl Request for MarkFailed {
-    const KIND: &'static str = "payments.mark_failed";
-    fn participant(&self) -> Participant {
-        Participant::Core
     }
 }

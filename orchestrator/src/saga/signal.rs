@@ -1,0 +1,149 @@
+//! What people and other messages say to a saga that exists.
+
+use super::action::{Decision, Ignored, Note, Persist};
+use super::input::{Arrival, Cancel, Signal};
+use super::record::{
+    CaseReason, Direction, MAX_SIGNALS, SagaRecord, SignalRecord, Status, TurnReason,
+};
+use super::{ArrivalMeaning, Turn, Workflow, advance, compensation, store};
+
+pub(super) fn on_arrival(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    arrival: Arrival,
+    turn: Turn<'_>,
+) -> Decision {
+    if record.seen.contains(&arrival.message_id) {
+        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    }
+    match (workflow.arrival)(&record, &arrival.input) {
+        ArrivalMeaning::Duplicate => {
+            record.note_seen(&arrival.message_id);
+            record.duplicates += 1;
+            "repeat of a known fact absorbed".clone_into(&mut record.cause);
+            store(record, Vec::new())
+        }
+        ArrivalMeaning::Review { reason, message } => {
+            record.note_seen(&arrival.message_id);
+            record.cause = format!("case opened beside the saga: {message}");
+            store(
+                record,
+                vec![Note::OpenCase {
+                    reason,
+                    message,
+                    input: arrival.input,
+                }],
+            )
+        }
+        ArrivalMeaning::StartNext => {
+            record.note_seen(&arrival.message_id);
+            "new fact after the end: taken up by the next generation".clone_into(&mut record.cause);
+            let Arrival { message_id, input } = arrival;
+            store(record, vec![Note::StartNext { message_id, input }])
+        }
+        ArrivalMeaning::Late => {
+            let signal = Signal {
+                id: arrival.message_id.clone(),
+                message_id: arrival.message_id,
+                name: "late-fact".to_owned(),
+                body: arrival.input,
+            };
+            take_signal(&mut record, signal, turn);
+            "late fact kept".clone_into(&mut record.cause);
+            store(record, Vec::new())
+        }
+        ArrivalMeaning::Signal { name, id } => {
+            let signal = Signal {
+                message_id: arrival.message_id,
+                name: name.to_owned(),
+                id,
+                body: arrival.input,
+            };
+            on_signal(workflow, record, signal, turn)
+        }
+    }
+}
+
+pub(super) fn on_signal(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    signal: Signal,
+    turn: Turn<'_>,
+) -> Decision {
+    if record.seen.contains(&signal.message_id) {
+        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    }
+    let digest = contracts::subject::short_digest(signal.body.to_string().as_bytes());
+    if let Some(known) = record.signals.iter().find(|known| known.id == signal.id) {
+        let same = known.digest == digest && known.name == signal.name;
+        record.note_seen(&signal.message_id);
+        if same {
+            record.duplicates += 1;
+            record.cause = format!("signal {} repeated", signal.id);
+            return store(record, Vec::new());
+        }
+        let message = format!("signal {} came again with another body", signal.id);
+        record.cause = format!("case opened beside the saga: {message}");
+        let reason = CaseReason::ConflictingFact;
+        return store(
+            record,
+            vec![Note::OpenCase {
+                reason,
+                message,
+                input: signal.body,
+            }],
+        );
+    }
+    let cause = format!("signal {} received", signal.name);
+    take_signal(&mut record, signal, turn);
+    record.cause = cause;
+    if record.status.is_terminal() || record.status == Status::NeedsReview {
+        return store(record, Vec::new());
+    }
+    advance(workflow, record, turn, Vec::new(), Persist::Now)
+}
+
+fn take_signal(record: &mut SagaRecord, signal: Signal, turn: Turn<'_>) {
+    record.note_seen(&signal.message_id);
+    record.last_progress_at = turn.now;
+    if record.signals.len() >= MAX_SIGNALS {
+        record.duplicates += 1;
+        return;
+    }
+    record.signals.push(SignalRecord {
+        digest: contracts::subject::short_digest(signal.body.to_string().as_bytes()),
+        name: signal.name,
+        id: signal.id,
+        body: signal.body,
+        at: turn.now,
+    });
+}
+
+pub(super) fn on_cancel(
+    workflow: &Workflow,
+    mut record: SagaRecord,
+    cancel: Cancel,
+    turn: Turn<'_>,
+) -> Decision {
+    if record.seen.contains(&cancel.message_id) {
+        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    }
+    if record.status.is_terminal() {
+        return Decision::Ignore(Box::new(record), Ignored::Ended);
+    }
+    record.note_seen(&cancel.message_id);
+    record.last_progress_at = turn.now;
+    if record.is_past_pivot() {
+        record.cause = format!(
+            "cancel by {} refused: the pivot has been applied",
+            cancel.by
+        );
+        return store(record, Vec::new());
+    }
+    if record.direction == Direction::Forward {
+        let message = format!("{} (by {})", cancel.reason, cancel.by);
+        compensation::turn_back(&mut record, TurnReason::CancelRequested, message, turn);
+    }
+    record.case = None;
+    advance(workflow, record, turn, Vec::new(), Persist::Now)
+}
