@@ -1,4 +1,32 @@
 //! How one provider is read: `[providers.<name>]` in the configuration.
+//!
+//! ```toml
+//! unknown_providers = "refuse"          # default "accept": read as canonical, unsigned
+//!
+//! [currencies]
+//! BTC = 8                               # beyond ISO 4217
+//!
+//! [providers.stripe]
+//! format = "stripe"
+//! secrets = ["whsec_new", "whsec_old"]
+//! ignored_events = ["customer.*", "invoice.*"]
+//!
+//! [providers.polar]                     # canonical, with words of its own
+//! statuses = { confirmed = "pending" }
+//! exponents = { ISK = 2 }
+//!
+//! [providers.nested]                    # {id, type, data: {id, amount, currency, reference: "cust-a:1"}}
+//! event_types = { "money.in" = "paid" }
+//! customer_before = ":"
+//! [providers.nested.fields]
+//! external_id = "data.id"
+//! event_id = "id"
+//! event_type = "type"
+//! amount_minor = "data.amount"
+//! amount = "data.none"
+//! currency = "data.currency"
+//! customer = "data.reference"
+//! ```
 
 use super::fact::Meaning;
 use super::signature::Secret;
