@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use async_nats::client::RequestErrorKind;
 use async_nats::{Client, Event};
+use futures::StreamExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +52,55 @@ pub async fn ask(client: &Client, subject: &str, body: &str) -> Answer {
         Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => Answer::NoResponders,
         Ok(Err(_)) => Answer::Silence,
     }
+}
+
+/// Answers wallet subjects of its region with its region's name.
+///
+/// # Errors
+/// When it cannot connect or subscribe.
+#[expect(clippy::disallowed_methods, reason = "a reply is never acknowledged")]
+pub async fn agent(site: &Site, leaf: Leaf) -> anyhow::Result<Watched> {
+    let agent = Watched::connect(&site.login(User::Agent(leaf))).await?;
+    let mut requests = agent
+        .client
+        .queue_subscribe(format!("billing.{leaf}.>"), "wallet".to_owned())
+        .await?;
+    let client = agent.client.clone();
+    tokio::spawn(async move {
+        while let Some(request) = requests.next().await {
+            if let Some(reply) = request.reply {
+                client.publish(reply, leaf.region().into()).await.ok();
+            }
+        }
+    });
+    Ok(agent)
+}
+
+/// Asks until somebody answers: interest crosses the leaf link a moment after the subscription.
+///
+/// # Errors
+/// When nobody does within ten seconds.
+pub async fn reached(client: &Client, subject: &str) -> anyhow::Result<String> {
+    let asking = async {
+        loop {
+            if let Answer::Reply(body) = ask(client, subject, "{}").await {
+                return body;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), asking)
+        .await
+        .with_context(|| format!("nobody answers {subject}"))
+}
+
+/// Tells whether anything arrives within half a second.
+pub async fn hears(subscriber: &mut async_nats::Subscriber) -> Option<String> {
+    tokio::time::timeout(Duration::from_millis(500), subscriber.next())
+        .await
+        .ok()
+        .flatten()
+        .map(|message| message.subject.to_string())
 }
 
 /// A client that remembers what the server refused it.
