@@ -17,6 +17,7 @@ use region_agent::wallet::Wallet;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Serves the wallet of one region over NATS
@@ -145,6 +146,8 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
 
 async fn serve(config: Config, ledger: Ledger, clock: Clock) -> anyhow::Result<ExitCode> {
     let region = config.required_region()?;
+    // Caught before anything is served, so that no signal ends us with commands running.
+    let mut signals = StopSignals::catch()?;
     let stop = CancellationToken::new();
     let stopping = stop.clone();
     // Bound first: a second agent with the same settings ends here, before it takes commands.
@@ -180,7 +183,7 @@ async fn serve(config: Config, ledger: Ledger, clock: Clock) -> anyhow::Result<E
         });
     let health = tokio::spawn(health.serve(listener, stopping));
     tracing::info!(%region, listen = %config.listen, "serving");
-    wait_for_signal().await?;
+    signals.wait().await;
     tracing::info!("stopping");
     service.stop(config.shutdown_grace).await;
     client.drain().await?;
@@ -189,16 +192,26 @@ async fn serve(config: Config, ledger: Ledger, clock: Clock) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for SIGTERM or SIGINT.
-async fn wait_for_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT, caught from the moment this is made.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn catch() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 async fn wallet(

@@ -107,7 +107,7 @@ pub(crate) async fn update_and_revert_race_to_zero(database: &Database<'_>) {
         assert_eq!(bytes(&replies[1]), bytes(&replies[3]));
         assert_eq!(stage.balance("a").await, 0, "round {round}");
     }
-    println!("{offset} applied then offset, {tombstoned} tombstoned");
+    eprintln!("{offset} applied then offset, {tombstoned} tombstoned");
     stage.assert_right().await;
 }
 
