@@ -1,7 +1,9 @@
 //! Drives sagas that move money across regions, on NATS JetStream.
 
 pub mod callback;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod consume;
 pub mod doctor;
 pub mod driver;

@@ -180,6 +180,18 @@ pub enum SetupError {
     },
 }
 
+impl SetupError {
+    /// Whether nobody answered, as opposed to a refusal.
+    #[must_use]
+    pub fn is_no_answer(&self) -> bool {
+        match self {
+            Self::Api(ApiError::NoAnswer { .. }) => true,
+            Self::Api(ApiError::Refused { .. } | ApiError::NotJson { .. })
+            | Self::Declaration { .. } => false,
+        }
+    }
+}
+
 /// What an asset must be like.
 #[derive(Debug, Clone)]
 struct Declared {

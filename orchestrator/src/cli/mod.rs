@@ -1,0 +1,172 @@
+//! The commands of the binary: a noun, then a verb.
+//!
+//! Each command asks for what it needs, prints what it found and says in its exit code how it went
+//! ([`Exit`]). Nothing here decides about money: starts, signals and cancels are messages for the intake,
+//! and what became of them is read from the saga's record.
+
+mod output;
+mod serve;
+mod setup;
+
+use crate::config::{self, CommonFlags, Config, ConfigError, PartitionFlags, Role, ServeFlags};
+use crate::serve::ServeError;
+use clap::{Parser, Subcommand};
+use region_agent::nats_options::{NatsOptionsError, WhenUnreachable};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Drives sagas that move money across regions, on NATS JetStream
+#[derive(Debug, Parser)]
+#[command(name = "orchestrator", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// TOML file with settings [default: orchestrator.toml, if it is there]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        env = "ORCHESTRATOR_CONFIG",
+        hide_env_values = true
+    )]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Settings: a flag wins over ORCHESTRATOR_<NAME> (as in ORCHESTRATOR_NATS_URL), which wins over the config file.
+Exit codes: 0 done; 1 failed, refused, or something is wrong; 2 not found; 3 NATS cannot be reached;
+64 wrong arguments or settings.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Take callbacks and drive sagas until told to stop
+    #[command(after_help = serve::HELP)]
+    Serve(Box<ServeFlags>),
+    /// Create the streams and consumers, and compare those that exist
+    #[command(after_help = setup::SETUP_HELP)]
+    Setup(setup::Setup),
+    /// Say whether this installation may be trusted with money, and how to mend it
+    #[command(after_help = setup::DOCTOR_HELP)]
+    Doctor(setup::Doctor),
+    // A local system to try things on (`demo`, `up`) goes here.
+}
+
+/// How a command went; its number is the exit code of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// As asked.
+    Done,
+    /// Failed, refused, or something was found to be wrong.
+    Failed,
+    /// There is no such thing.
+    NotFound,
+    /// NATS could not be reached.
+    Unreachable,
+    /// Wrong arguments or settings.
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::NotFound => 2,
+            Exit::Unreachable => 3,
+            Exit::Usage => 64,
+        })
+    }
+}
+
+/// Why a command came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A setting.
+    #[error(transparent)]
+    Config(ConfigError),
+    /// The connection.
+    #[error("NATS cannot be reached (see --nats-url and --context)")]
+    Connect(#[source] NatsOptionsError),
+    /// `serve`.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// `setup`.
+    #[error("set-up")]
+    Setup(#[from] crate::setup::SetupError),
+    /// What was found cannot be printed.
+    #[error("standard output")]
+    Output(#[from] std::io::Error),
+}
+
+impl CliError {
+    /// The exit code that says so.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Config(_) => Exit::Usage,
+            Self::Connect(NatsOptionsError::Setting { .. } | NatsOptionsError::File { .. }) => {
+                Exit::Usage
+            }
+            Self::Connect(NatsOptionsError::Connect { .. }) => Exit::Unreachable,
+            Self::Serve(ServeError::Setup(error)) | Self::Setup(error) if error.is_no_answer() => {
+                Exit::Unreachable
+            }
+            Self::Serve(_) | Self::Setup(_) | Self::Output(_) => Exit::Failed,
+        }
+    }
+
+    /// Whoever read our output has gone, as `head` does; nothing is wrong.
+    #[must_use]
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl Cli {
+    /// The settings of the command, checked before anything connects.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let file = self.config.clone().or_else(config::default_file);
+        let load = |role: Role, own: &PartitionFlags| {
+            Config::load(&self.common, own, file.as_deref(), role)
+        };
+        match &self.command {
+            Command::Serve(flags) => {
+                let config = Config::load(
+                    &self.common,
+                    flags.as_ref(),
+                    file.as_deref(),
+                    Role::Orchestrator,
+                )?;
+                config.serve().map(|_| config)
+            }
+            Command::Setup(command) => load(Role::Setup, &command.partition),
+            Command::Doctor(command) => load(Role::Setup, &command.partition),
+        }
+    }
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// [`CliError`]; its [`CliError::exit`] is the exit code.
+    pub async fn run(self, config: Config) -> Result<Exit, CliError> {
+        match self.command {
+            Command::Serve(_) => serve::run(&config).await,
+            Command::Setup(command) => setup::setup(&command, &config).await,
+            Command::Doctor(command) => setup::doctor(&command, &config).await,
+        }
+    }
+}
+
+/// Connects for a command that a person waits for.
+async fn connect(config: &Config, name: &str) -> Result<async_nats::Client, CliError> {
+    config
+        .nats
+        .connect(name, WhenUnreachable::Fail)
+        .await
+        .map_err(CliError::Connect)
+}
