@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_nats::Client;
 use async_nats::jetstream;
 use contracts::id::Region;
+use region_agent::bus::WalletService;
 use region_agent::health::{self, Health};
 use region_agent::ledger::{Ledger, LedgerError};
 use region_agent::nats_options::{NatsOptions, NatsOptionsError, WhenUnreachable};
@@ -172,6 +173,19 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
         Timers::new(engine.clone()),
         consuming.clone(),
     ));
+    // The saga's own steps call this wallet in process; here people reach it as they reach the others.
+    let service = WalletService::start(
+        client.clone(),
+        parts.wallet.clone(),
+        config.default_region.clone(),
+        LOCAL_WALLET_SLOTS,
+        region_agent::bus::Metrics::register(metrics.registry()).map_err(ServeError::Metrics)?,
+    )
+    .await
+    .map_err(|error| ServeError::Nats {
+        what: "wallet service of the default region",
+        source: error.into(),
+    })?;
     let serving_health = CancellationToken::new();
     if let Some(address) = config.listen {
         let listener = health::bind(address)
@@ -199,6 +213,7 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
             tracing::error!(%error, "a consumer did not stop cleanly");
         }
     }
+    service.stop(config.grace).await;
     serving_health.cancel();
     parts.payments.close().await;
     parts.wallet.ledger().close().await;
@@ -257,6 +272,9 @@ fn render_refusals(report: &Report) -> String {
     }
     .render()
 }
+
+/// Commands that the default region's wallet executes at once for callers from outside.
+const LOCAL_WALLET_SLOTS: usize = 32;
 
 /// What is opened before anything is consumed.
 struct Parts {
