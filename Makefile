@@ -2,14 +2,16 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help tools build demo up test lint doc check
+.PHONY: help tools cli build demo up test lint doc check
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
 
-tools: ## nats-server, the NATS CLI, and what a build needs
+tools: ## nats-server, and what a build needs
 	@scripts/check-tools.sh
 	@scripts/fetch-nats-server.sh
+
+cli: ## the NATS CLI, where Go can build it; a few tests use it
 	@scripts/fetch-nats-cli.sh
 
 build: ## all programs
@@ -21,7 +23,7 @@ demo: tools build ## the whole system on this machine, shown and taken down
 up: tools build ## the whole system on this machine, at its usual ports, until interrupted
 	target/debug/orchestrator up
 
-test: tools ## all tests; needs neither a running server nor a database
+test: tools cli ## all tests; needs neither a running server nor a database
 	cargo build --workspace --bins
 	cargo test --workspace
 
