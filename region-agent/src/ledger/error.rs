@@ -41,8 +41,8 @@ impl LedgerError {
                 // PostgreSQL: serialisation failure, deadlock; lock not available in time.
                 Some("40001" | "40P01") => Self::Contended(error),
                 Some("55P03") => Self::Busy(error),
-                // SQLite: busy, busy for recovery or snapshot, locked.
-                Some("5" | "261" | "517" | "6") => Self::Busy(error),
+                // SQLite: busy (plain, recovery, snapshot, timeout), locked (plain, shared cache).
+                Some("5" | "261" | "517" | "773" | "6" | "262") => Self::Busy(error),
                 Some(_) | None => Self::Unavailable(error),
             },
             _ => Self::Unavailable(error),

@@ -21,6 +21,7 @@ async fn conforms(database: &Database<'_>) {
     answers::odd_ids_are_told_apart(database).await;
     answers::a_ledger_opened_again_remembers(database).await;
     races::identical_updates_have_one_effect(database).await;
+    races::agents_share_a_ledger(database).await;
     races::update_and_revert_race_to_zero(database).await;
     races::debits_never_overdraw_together(database).await;
     races::reverts_under_many_ids_offset_once(database).await;

@@ -79,6 +79,27 @@ pub(crate) async fn identical_updates_have_one_effect(database: &Database<'_>) {
     stage.assert_right().await;
 }
 
+/// Two agents of one region, each with connections of its own.
+pub(crate) async fn agents_share_a_ledger(database: &Database<'_>) {
+    let stage = database.stage().await;
+    let second = Ledger::open(&stage.url).await.expect("ledger");
+    let second = Wallet::new(second, stage.clock.clone());
+    for round in 0..5 {
+        let commands = || same(&stage, 8, |n| format!("op-{round}-{n}"), |_| credit("a", 1));
+        let (mine, other) = tokio::join!(
+            at_once(&stage.wallet, commands()),
+            at_once(&second, commands())
+        );
+        for (mine, other) in mine.iter().zip(&other) {
+            assert_eq!(kind(mine), "applied", "{mine:?}");
+            assert_eq!(bytes(mine), bytes(other));
+        }
+    }
+    assert_eq!(stage.balance("a").await, 40);
+    stage.assert_right().await;
+    second.ledger().close().await;
+}
+
 pub(crate) async fn update_and_revert_race_to_zero(database: &Database<'_>) {
     let stage = database.stage().await;
     let (mut offset, mut tombstoned) = (0, 0);
