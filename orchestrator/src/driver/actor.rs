@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{Delivery, Engine, Envelope, Redelivery, Settled};
-use crate::saga::action::{Command, Commit, Decision, Ignored, Note, Persist};
+use crate::saga::action::{Command, Commit, Decision, Ignored, Persist};
 use crate::saga::input::{Arrival, Input, Reply};
 use crate::saga::record::{CaseReason, SagaRecord};
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
@@ -101,7 +101,18 @@ struct Actor {
     lineage: u64,
 }
 
-/// What came of deciding on an input.
+/// What is decided on.
+enum Matter {
+    /// Something about a saga that exists.
+    Input(Input),
+    /// The start of a saga, or one more message about it.
+    Start {
+        workflow: &'static Workflow,
+        arrival: Arrival,
+    },
+}
+
+/// What came of deciding.
 #[derive(Debug)]
 enum Progress {
     /// Stored, or on its way with a message held for it.
@@ -121,6 +132,7 @@ impl Actor {
             redelivery,
             done,
         } = envelope;
+        // Without a message there is nothing to hold: a command of ours has come back.
         let Some(done) = done else {
             if let Delivery::Answered { reply, lineage } = delivery {
                 self.answered(reply, lineage).await;
@@ -130,14 +142,15 @@ impl Actor {
         self.incoming = true;
         let (progress, is_timer) = match delivery {
             Delivery::Answered { reply, lineage } => {
-                self.incoming = false;
                 self.answered(reply, lineage).await;
-                return settle(done, Settled::Done);
+                (Progress::Stored, false)
             }
             Delivery::Input(input) => {
                 let is_timer = input == Input::Timer;
                 let progress = match self.resume_if(redelivery).await {
-                    Progress::Stored | Progress::Ignored(_) => self.decide(Some(input), None).await,
+                    Progress::Stored | Progress::Ignored(_) => {
+                        self.decide(&Matter::Input(input)).await
+                    }
                     other @ (Progress::Missing | Progress::Failed(_)) => other,
                 };
                 (progress, is_timer)
@@ -146,7 +159,7 @@ impl Actor {
                 let progress = match self.resume_if(redelivery).await {
                     Progress::Failed(reason) => Progress::Failed(reason),
                     Progress::Stored | Progress::Ignored(_) | Progress::Missing => {
-                        self.decide(None, Some((workflow, arrival))).await
+                        self.decide(&Matter::Start { workflow, arrival }).await
                     }
                 };
                 (progress, false)
@@ -191,7 +204,7 @@ impl Actor {
 
     /// Decides on something that no message brought.
     async fn go_on(&mut self, input: Input) {
-        match self.decide(Some(input), None).await {
+        match self.decide(&Matter::Input(input)).await {
             Progress::Failed(reason) => self.give_back(&reason),
             Progress::Stored | Progress::Ignored(_) | Progress::Missing => {
                 if !self.is_driven_here() {
@@ -205,16 +218,12 @@ impl Actor {
     async fn resume_if(&mut self, redelivery: Redelivery) -> Progress {
         match redelivery {
             Redelivery::First => Progress::Stored,
-            Redelivery::Again => self.decide(Some(Input::Resume), None).await,
+            Redelivery::Again => self.decide(&Matter::Input(Input::Resume)).await,
         }
     }
 
-    /// Decides on an input, or on the start of a saga, until the outcome is stored.
-    async fn decide(
-        &mut self,
-        input: Option<Input>,
-        start: Option<(&'static Workflow, Arrival)>,
-    ) -> Progress {
+    /// Decides until the outcome is stored.
+    async fn decide(&mut self, matter: &Matter) -> Progress {
         loop {
             if let State::Unloaded = self.state
                 && let Err(trouble) = self.load().await
@@ -229,7 +238,7 @@ impl Actor {
             let (decision, revision, was_unsaved) =
                 match std::mem::replace(&mut self.state, State::Unloaded) {
                     State::Absent | State::Unloaded => {
-                        let Some((workflow, arrival)) = &start else {
+                        let Matter::Start { workflow, arrival } = matter else {
                             self.state = State::Absent;
                             return Progress::Missing;
                         };
@@ -244,10 +253,9 @@ impl Actor {
                         revision,
                         unsaved,
                     } => {
-                        let input = match (&input, &start) {
-                            (Some(input), _) => input.clone(),
-                            (None, Some((_, arrival))) => Input::Arrival(arrival.clone()),
-                            (None, None) => Input::Timer,
+                        let input = match matter {
+                            Matter::Input(input) => input.clone(),
+                            Matter::Start { arrival, .. } => Input::Arrival(arrival.clone()),
                         };
                         if record.workflow == CASE_WORKFLOW {
                             self.state = State::Present {
@@ -354,7 +362,10 @@ impl Actor {
             notes,
         } = commit;
         for note in notes {
-            self.attend_to(note).await.map_err(Trouble::Passing)?;
+            self.engine
+                .attend_to(&self.saga_id, note)
+                .await
+                .map_err(Trouble::Passing)?;
         }
         // Only a saga whose driver message is with us may keep facts in memory alone.
         if persist == Persist::WithNext && self.is_held() && !commands.is_empty() {
@@ -393,43 +404,6 @@ impl Actor {
             self.release();
         }
         Ok(Stored::Yes)
-    }
-
-    async fn attend_to(&self, note: Note) -> Result<(), String> {
-        let settled = match note {
-            Note::OpenCase {
-                reason,
-                message,
-                input,
-            } => {
-                let digest = contracts::subject::short_digest(input.to_string().as_bytes());
-                let id = SagaId::from_parts(CASE_WORKFLOW, &[self.saga_id.as_str(), &digest]);
-                let evidence = serde_json::json!({ "saga_id": self.saga_id, "message": input });
-                self.engine.open_case(id, reason, message, evidence).await
-            }
-            Note::StartNext { message_id, input } => {
-                let next = saga::next_generation(&self.saga_id);
-                let name = next
-                    .as_str()
-                    .split('/')
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned();
-                let Some(workflow) = self.engine.0.workflows.latest(&name) else {
-                    return Err(format!("workflow {name} is not part of this build"));
-                };
-                let delivery = Delivery::Start {
-                    workflow,
-                    arrival: Arrival { message_id, input },
-                };
-                Box::pin(self.engine.deliver(&next, delivery, Redelivery::First)).await
-            }
-        };
-        match settled {
-            Settled::Done => Ok(()),
-            Settled::Again(reason) => Err(reason),
-            Settled::Missing => Err("the next generation went missing".to_owned()),
-        }
     }
 
     /// Sends commands; each reports back here, or to a new actor of the saga when this one has gone.

@@ -23,9 +23,10 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::participants::Participants;
+use crate::saga::action::Note;
 use crate::saga::input::{Arrival, Input, Reply};
 use crate::saga::record::CaseReason;
-use crate::saga::{self, Turn, Workflow};
+use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
 use crate::store::{CommitOutcome, Store, Timer, Write};
 use crate::workflows::Workflows;
 
@@ -248,6 +249,44 @@ impl Engine {
                 tracing::warn!(saga.id = %saga_id, ?settled, "a late answer could not be taken in");
             }
         });
+    }
+
+    /// Does what a saga's decision asks for messages that the saga does not take in. Idempotent.
+    async fn attend_to(&self, saga_id: &SagaId, note: Note) -> Result<(), String> {
+        let settled = match note {
+            Note::OpenCase {
+                reason,
+                message,
+                input,
+            } => {
+                let digest = contracts::subject::short_digest(input.to_string().as_bytes());
+                let id = SagaId::from_parts(CASE_WORKFLOW, &[saga_id.as_str(), &digest]);
+                let evidence = serde_json::json!({ "saga_id": saga_id, "message": input });
+                self.open_case(id, reason, message, evidence).await
+            }
+            Note::StartNext { message_id, input } => {
+                let next = saga::next_generation(saga_id);
+                let name = next
+                    .as_str()
+                    .split('/')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                let Some(workflow) = self.0.workflows.latest(&name) else {
+                    return Err(format!("workflow {name} is not part of this build"));
+                };
+                let delivery = Delivery::Start {
+                    workflow,
+                    arrival: Arrival { message_id, input },
+                };
+                Box::pin(self.deliver(&next, delivery, Redelivery::First)).await
+            }
+        };
+        match settled {
+            Settled::Done => Ok(()),
+            Settled::Again(reason) => Err(reason),
+            Settled::Missing => Err("the next generation went missing".to_owned()),
+        }
     }
 
     fn enqueue(&self, saga_id: &SagaId, envelope: Envelope) {
