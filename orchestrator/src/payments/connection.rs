@@ -23,3 +23,15 @@ impl Payments {
         self.pool.close().await;
     }
 }
+
+/// A SQLite address under which a missing file is made, unless the address says otherwise.
+pub(super) fn created_when_missing(url: &str) -> String {
+    let in_memory = url.contains(":memory:");
+    if !url.starts_with("sqlite:") || in_memory || url.contains("mode=") {
+        url.to_owned()
+    } else if url.contains('?') {
+        format!("{url}&mode=rwc")
+    } else {
+        format!("{url}?mode=rwc")
+    }
+}

@@ -20,7 +20,7 @@ pub enum PaymentsError {
     #[error("payments database, applying migrations")]
     Migrate(#[source] sqlx::migrate::MigrateError),
     /// The address is of no database we know.
-    #[error("database address {0:?}: use sqlite:<path>?mode=rwc or postgres://…")]
+    #[error("database address {0:?}: use sqlite://<path> or postgres://…")]
     Address(String),
     /// The operation id is known with other parameters; nothing changed.
     #[error("operation {operation_id} was carried out with other parameters")]

@@ -97,7 +97,7 @@ impl Payments {
         };
         let pool = options
             .after_connect(move |connection, _| Box::pin(rows::prepare(connection, dialect)))
-            .connect(url)
+            .connect(&connection::created_when_missing(url))
             .await
             .map_err(failed("connecting"))?;
         let migrations = match dialect {
