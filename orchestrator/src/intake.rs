@@ -265,19 +265,31 @@ impl Handle for Intake {
     }
 }
 
-/// The message itself, the same on every redelivery and different for each item of a batch.
 fn message_id(at: &Position, item: usize) -> String {
+    message_id_of(at.sequence, item)
+}
+
+/// What a record notes as seen: the message itself, the same on every redelivery and different for each
+/// item of a batch.
+#[must_use]
+pub fn message_id_of(sequence: u64, item: usize) -> String {
     if item == 0 {
-        format!("intake:{}", at.sequence)
+        format!("intake:{sequence}")
     } else {
-        format!("intake:{}:{item}", at.sequence)
+        format!("intake:{sequence}:{item}")
     }
 }
 
-/// One case a message and item. The digest keeps ids apart if the intake stream is ever made anew.
 fn case_id(message: &Message, at: &Position, item: usize) -> SagaId {
-    let digest = subject::short_digest(&message.payload);
-    let number = format!("{}-{item}", at.sequence);
+    case_id_of(at.sequence, item, &message.payload)
+}
+
+/// The case made of an intake message that no saga takes in: one a message and item. The digest keeps
+/// ids apart if the intake stream is ever made anew.
+#[must_use]
+pub fn case_id_of(sequence: u64, item: usize, payload: &[u8]) -> SagaId {
+    let digest = subject::short_digest(payload);
+    let number = format!("{sequence}-{item}");
     SagaId::from_parts(CASE_WORKFLOW, &["intake", &number, &digest[..12]])
 }
 

@@ -4,9 +4,20 @@
 //! ([`Exit`]). Nothing here decides about money: starts, signals and cancels are messages for the intake,
 //! and what became of them is read from the saga's record.
 
+mod argument;
+mod callback;
+mod moment;
 mod output;
+mod records;
+mod saga;
 mod serve;
 mod setup;
+mod store;
+mod waiting;
+
+pub use records::ReadError;
+pub use saga::SpeakError;
+pub use store::StoreError;
 
 use crate::config::{self, CommonFlags, Config, ConfigError, PartitionFlags, Role, ServeFlags};
 use crate::serve::ServeError;
@@ -50,7 +61,29 @@ enum Command {
     /// Say whether this installation may be trusted with money, and how to mend it
     #[command(after_help = setup::DOCTOR_HELP)]
     Doctor(setup::Doctor),
-    // A local system to try things on (`demo`, `up`) goes here.
+    /// Ask about sagas and speak to them
+    Saga {
+        #[command(subcommand)]
+        command: saga::Saga,
+    },
+    /// Look at what waits for a person
+    Case {
+        #[command(subcommand)]
+        command: Case,
+    },
+    /// Providers' callbacks
+    Callback {
+        #[command(subcommand)]
+        command: callback::Callback,
+    },
+    // A local system to try things on (`demo`, `up`) goes here; each with a module of its own.
+}
+
+#[derive(Debug, Subcommand)]
+enum Case {
+    /// List sagas and messages that wait for a person, the newest first
+    #[command(after_help = saga::CASES_HELP)]
+    List(saga::Cases),
 }
 
 /// How a command went; its number is the exit code of the process.
@@ -95,6 +128,18 @@ pub enum CliError {
     /// `setup`.
     #[error("set-up")]
     Setup(#[from] crate::setup::SetupError),
+    /// An argument, found wrong after all of them were parsed.
+    #[error("{0}")]
+    Argument(String),
+    /// Records.
+    #[error(transparent)]
+    Read(Box<ReadError>),
+    /// `saga start`, `signal` and `cancel`.
+    #[error(transparent)]
+    Speak(Box<SpeakError>),
+    /// `callback send`.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// What was found cannot be printed.
     #[error("standard output")]
     Output(#[from] std::io::Error),
@@ -105,7 +150,7 @@ impl CliError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) => Exit::Usage,
+            Self::Config(_) | Self::Argument(_) => Exit::Usage,
             Self::Connect(NatsOptionsError::Setting { .. } | NatsOptionsError::File { .. }) => {
                 Exit::Usage
             }
@@ -113,6 +158,13 @@ impl CliError {
             Self::Serve(ServeError::Setup(error)) | Self::Setup(error) if error.is_no_answer() => {
                 Exit::Unreachable
             }
+            Self::Read(error) => match error.as_ref() {
+                ReadError::Missing(_) => Exit::NotFound,
+                ReadError::Unreachable { .. } => Exit::Unreachable,
+                ReadError::Undecodable { .. } => Exit::Failed,
+            },
+            Self::Speak(error) => error.exit(),
+            Self::Store(error) => error.exit(),
             Self::Serve(_) | Self::Setup(_) | Self::Output(_) => Exit::Failed,
         }
     }
@@ -146,6 +198,10 @@ impl Cli {
             }
             Command::Setup(command) => load(Role::Setup, &command.partition),
             Command::Doctor(command) => load(Role::Setup, &command.partition),
+            Command::Saga { .. } | Command::Case { .. } => {
+                load(Role::Operator, &PartitionFlags::default())
+            }
+            Command::Callback { .. } => load(Role::Gateway, &PartitionFlags::default()),
         }
     }
 
@@ -158,6 +214,11 @@ impl Cli {
             Command::Serve(_) => serve::run(&config).await,
             Command::Setup(command) => setup::setup(&command, &config).await,
             Command::Doctor(command) => setup::doctor(&command, &config).await,
+            Command::Saga { command } => command.run(&config).await,
+            Command::Case {
+                command: Case::List(command),
+            } => saga::cases(&command, &config).await,
+            Command::Callback { command } => command.run(&config).await,
         }
     }
 }

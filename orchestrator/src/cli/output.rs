@@ -39,3 +39,40 @@ pub(super) fn write_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
     write(&format!("{text}\n"))
 }
+
+/// Writes one JSON value as one line, for a program that reads line by line.
+pub(super) fn write_json_line(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string(value).map_err(io::Error::other)?;
+    write(&format!("{text}\n"))
+}
+
+/// A remark beside the output, on standard error.
+pub(super) fn remark(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Columns without borders: what stands in a cell can be copied, and no line is broken.
+pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> String {
+    let mut table = comfy_table::Table::new();
+    table
+        .load_preset(comfy_table::presets::NOTHING)
+        .set_content_arrangement(comfy_table::ContentArrangement::Disabled)
+        .set_header(head);
+    for row in rows {
+        table.add_row(row.map(|cell| clean(&cell)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+/// Text from outside as one line: a provider's words must neither tear a row apart nor command a terminal.
+pub(super) fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

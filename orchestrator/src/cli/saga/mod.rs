@@ -1,0 +1,58 @@
+//! `orchestrator saga …`: what people ask of sagas and say to them.
+
+mod list;
+mod show;
+mod speak;
+mod watch;
+
+pub(super) use list::{CASES_HELP, Cases, cases};
+pub use speak::SpeakError;
+
+use super::{CliError, Exit, connect};
+use crate::cli::records::Records;
+use crate::config::Config;
+use clap::Subcommand;
+
+/// Verbs of `saga`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Saga {
+    /// Ask for a new saga; the same id is the same saga
+    #[command(after_help = speak::START_HELP)]
+    Start(speak::Start),
+    /// List sagas, the ones that changed last first
+    #[command(after_help = list::HELP)]
+    List(list::List),
+    /// Show one saga: its steps, and what it waits for
+    #[command(after_help = show::HELP)]
+    Show(show::Show),
+    /// Follow a saga, or all of them, revision by revision
+    #[command(after_help = watch::HELP)]
+    Watch(watch::Watch),
+    /// Say something to a saga
+    #[command(after_help = speak::SIGNAL_HELP)]
+    Signal(speak::Signal),
+    /// Ask a saga to turn back and settle its effects; refused after its pivot
+    #[command(after_help = speak::CANCEL_HELP)]
+    Cancel(speak::Cancel),
+}
+
+impl Saga {
+    pub(super) async fn run(self, config: &Config) -> Result<Exit, CliError> {
+        // What is wrong with an argument is said before anything connects.
+        let speech = match self {
+            Self::Start(command) => speak::Speech::start(command)?,
+            Self::Signal(command) => speak::Speech::signal(command)?,
+            Self::Cancel(command) => speak::Speech::cancel(command)?,
+            Self::List(command) => return list::run(&command, &records(config).await?).await,
+            Self::Show(command) => return show::run(&command, &records(config).await?).await,
+            Self::Watch(command) => return watch::run(&command, &records(config).await?).await,
+        };
+        speech.say(&records(config).await?).await
+    }
+}
+
+/// Opens the records for a command that a person waits for.
+pub(super) async fn records(config: &Config) -> Result<Records, CliError> {
+    let client = connect(config, "orchestrator cli").await?;
+    Ok(Records::open(&client, &config.partition).await?)
+}

@@ -1,0 +1,203 @@
+//! What became of a message: read from the record of the saga it was for.
+
+use std::time::Duration;
+
+use contracts::id::SagaId;
+use serde::Serialize;
+
+use crate::cli::output::{self, Format, clean};
+use crate::cli::records::{Feed, ReadError, Records, Revision};
+use crate::cli::{CliError, Exit, waiting};
+use crate::clock::wall_clock;
+use crate::intake::{case_id_of, message_id_of};
+use crate::saga::record::{Direction, SagaRecord, Status};
+
+/// A message that is stored.
+pub(super) struct Message {
+    pub(super) saga_id: SagaId,
+    pub(super) sequence: u64,
+    /// It was stored before.
+    pub(super) repeat: bool,
+    pub(super) is_cancel: bool,
+    pub(super) body: Vec<u8>,
+}
+
+/// What is known of it after the wait.
+enum Fate {
+    /// Nobody was asked, or nothing was heard in time.
+    Stored,
+    /// The saga has accounted for it.
+    TakenUp(Box<SagaRecord>),
+    /// The saga did not do what was asked.
+    Refused(Box<SagaRecord>, String),
+    /// It was kept for a person.
+    Case(Box<SagaRecord>),
+}
+
+/// As printed for a program.
+#[derive(Serialize)]
+struct Said<'a> {
+    saga_id: &'a SagaId,
+    key: String,
+    sequence: u64,
+    repeat: bool,
+    taken_up: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    case_id: Option<&'a SagaId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
+}
+
+impl Message {
+    /// Waits, at most so long, until the saga rests after it has taken the message up; prints one line.
+    pub(super) async fn follow(
+        &self,
+        records: &Records,
+        bound: Option<Duration>,
+        format: Format,
+    ) -> Result<Exit, CliError> {
+        let fate = match bound {
+            None => Fate::Stored,
+            Some(bound) => {
+                let case = case_id_of(self.sequence, 0, &self.body).key();
+                let saga = self.saga_id.key();
+                let mut feed = records.watch(&[&saga, &case]).await?;
+                let mut fate = Fate::Stored;
+                match tokio::time::timeout(bound, self.look(&mut feed, &case, &mut fate)).await {
+                    Ok(looked) => looked?,
+                    Err(_elapsed) => {}
+                }
+                fate
+            }
+        };
+        self.print(records, &fate, bound, format)?;
+        Ok(match fate {
+            Fate::Stored | Fate::TakenUp(_) => Exit::Done,
+            Fate::Refused(..) | Fate::Case(_) => Exit::Failed,
+        })
+    }
+
+    /// Follows the records; `fate` holds what is known so far when this is cut short.
+    async fn look(&self, feed: &mut Feed, case: &str, fate: &mut Fate) -> Result<(), ReadError> {
+        loop {
+            let revision = feed.next().await?.decode()?;
+            if revision.key == case {
+                *fate = Fate::Case(Box::new(revision.record));
+                return Ok(());
+            }
+            if let Some(known) = self.judge(revision) {
+                *fate = known;
+            }
+            let rests = match &*fate {
+                Fate::Stored => false,
+                Fate::TakenUp(record) => rests(record),
+                Fate::Refused(..) | Fate::Case(_) => true,
+            };
+            if rests {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a revision says of the message; `None` while it has not been taken up.
+    fn judge(&self, revision: Revision) -> Option<Fate> {
+        let record = Box::new(revision.record);
+        let seen = record.seen.contains(&message_id_of(self.sequence, 0));
+        let forward = record.direction == Direction::Forward;
+        match (self.is_cancel, seen || self.repeat, forward) {
+            (true, true, true) => {
+                let reason = "is past its pivot and only goes forward".to_owned();
+                Some(Fate::Refused(record, reason))
+            }
+            // A saga that has ended takes no cancel and notes none.
+            (true, false, _) if record.status.is_terminal() => {
+                let reason = format!("had ended {} before", record.status);
+                Some(Fate::Refused(record, reason))
+            }
+            (_, true, _) => Some(Fate::TakenUp(record)),
+            (_, false, _) => None,
+        }
+    }
+
+    fn print(
+        &self,
+        records: &Records,
+        fate: &Fate,
+        bound: Option<Duration>,
+        format: Format,
+    ) -> Result<(), CliError> {
+        let now = wall_clock();
+        if format == Format::Json {
+            let (record, refused, case_id) = match fate {
+                Fate::Stored => (None, None, None),
+                Fate::TakenUp(record) => (Some(record), None, None),
+                Fate::Refused(record, reason) => (Some(record), Some(reason.as_str()), None),
+                Fate::Case(record) => (Some(record), None, Some(&record.saga_id)),
+            };
+            output::write_json(&Said {
+                saga_id: &self.saga_id,
+                key: self.saga_id.key(),
+                sequence: self.sequence,
+                repeat: self.repeat,
+                taken_up: !matches!(fate, Fate::Stored),
+                refused,
+                case_id,
+                status: record.map(|record| record.status),
+                waits_for: record.map(|record| clean(&waiting::sentence(record, now))),
+            })?;
+            return Ok(());
+        }
+        if self.repeat {
+            output::remark(&format!(
+                "said before, as message {}; nothing new was stored",
+                self.sequence
+            ));
+        }
+        let stream = records.partition().intake_stream();
+        let line = match fate {
+            Fate::Stored => match bound {
+                None => format!("stored as message {} of {stream}", self.sequence),
+                Some(bound) => format!(
+                    "stored as message {} of {stream}, not taken up within {}: is an orchestrator serving?",
+                    self.sequence,
+                    humantime::format_duration(bound)
+                ),
+            },
+            Fate::TakenUp(record) => summary(record),
+            Fate::Refused(record, reason) => format!("refused: {reason}; {}", summary(record)),
+            Fate::Case(record) => format!(
+                "not taken in: kept as case {}: {}",
+                record.saga_id,
+                record.case.as_ref().map_or("", |case| &case.message)
+            ),
+        };
+        output::write(&clean(&format!("{}  {line}", self.saga_id)))?;
+        output::write("\n")?;
+        Ok(())
+    }
+}
+
+fn summary(record: &SagaRecord) -> String {
+    format!(
+        "{}: {}",
+        record.status,
+        waiting::sentence(record, wall_clock())
+    )
+}
+
+/// Whether nothing more happens without news from outside.
+fn rests(record: &SagaRecord) -> bool {
+    match record.status {
+        Status::Running | Status::Compensating => false,
+        Status::Waiting
+        | Status::NeedsReview
+        | Status::Completed
+        | Status::Compensated
+        | Status::Cancelled
+        | Status::Failed => true,
+    }
+}
