@@ -19,8 +19,18 @@ pub(super) async fn check(client: &Client, partition: &Partition, checks: &mut V
             return;
         }
     };
+    if partition.replicas() == 1 {
+        checks.push(Check::warn(
+            "copies",
+            "one copy of everything: a lost disk is lost records",
+            "run three servers (nats/profiles/three-nodes-*.conf) and streams with three replicas",
+        ));
+    }
     for asset in &report.assets {
         checks.push(configuration(asset));
+        if partition.replicas() == 1 {
+            continue;
+        }
         if let (Asset::Stream { name }, Some(_)) = (&asset.asset, asset.info.as_object()) {
             checks.push(copies(name, &asset.info));
         }
@@ -52,13 +62,6 @@ fn configuration(asset: &AssetReport) -> Check {
 fn copies(stream: &str, info: &Value) -> Check {
     let name = format!("copies {stream}");
     let mend = "bring the servers that hold the other copies back";
-    if info["config"]["num_replicas"].as_u64() == Some(1) {
-        return Check::warn(
-            name,
-            "one copy: a lost disk is lost records",
-            "run three servers (nats/profiles/three-nodes-*.conf) and streams with three replicas",
-        );
-    }
     let peers = info["cluster"]["replicas"].as_array();
     let behind: Vec<&str> = peers
         .into_iter()
