@@ -1,7 +1,8 @@
 //! The files of a site: configurations from `nats/`, certificates, stores and logs.
 
 use super::login::Leaf;
-use super::{Core, Place, Server, SiteError, ports};
+use super::ports::{self, Reserved};
+use super::{Core, Place, Server, SiteError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -113,7 +114,7 @@ pub(super) fn write(dir: &Path, sync_interval: Option<&str>) -> Result<(), SiteE
 /// What the configurations read: `dev.env` with this site's addresses and stores.
 pub(super) fn environment(addresses: &Addresses) -> BTreeMap<String, String> {
     let mut environment = dev_env();
-    environment.extend(addresses.0.clone());
+    environment.extend(addresses.values.clone());
     environment
 }
 
@@ -127,37 +128,47 @@ fn dev_env() -> BTreeMap<String, String> {
 }
 
 /// Variables of `dev.env` that hold addresses.
-#[derive(Debug, Clone)]
-pub(super) struct Addresses(BTreeMap<String, String>);
+#[derive(Debug)]
+pub(super) struct Addresses {
+    values: BTreeMap<String, String>,
+    _reserved: Vec<Reserved>,
+}
 
 impl Addresses {
     /// Those of `dev.env`, for a system at its usual ports.
     pub(super) fn declared() -> Self {
-        let mut addresses = dev_env();
-        addresses.retain(|name, _| is_address(name));
-        Self(addresses)
+        let mut values = dev_env();
+        values.retain(|name, _| is_address(name));
+        Self {
+            values,
+            _reserved: Vec::new(),
+        }
     }
 
     /// Free ports for the same variables.
     pub(super) fn free() -> Result<Self, SiteError> {
-        let mut addresses = Self::declared();
+        let mut values = Self::declared().values;
         // A route or a remote names a port that another variable listens on: keep the pairs together.
-        let mut ports: BTreeMap<String, u16> = BTreeMap::new();
-        for value in addresses.0.values_mut() {
+        let mut ports: BTreeMap<String, Reserved> = BTreeMap::new();
+        for value in values.values_mut() {
             let Some((head, port)) = value.rsplit_once(':') else {
                 continue;
             };
             let free = match ports.get(port) {
-                Some(&free) => free,
+                Some(reserved) => reserved.port,
                 None => {
-                    let free = ports::free()?;
-                    ports.insert(port.to_owned(), free);
+                    let reserved = ports::free()?;
+                    let free = reserved.port;
+                    ports.insert(port.to_owned(), reserved);
                     free
                 }
             };
             *value = format!("{head}:{free}");
         }
-        Ok(addresses)
+        Ok(Self {
+            values,
+            _reserved: ports.into_values().collect(),
+        })
     }
 
     pub(super) fn client(&self, core: Core, server: Server) -> String {
@@ -175,7 +186,7 @@ impl Addresses {
             (_, Server::Leaf(Leaf::Eu)) => format!("LEAF_EU_{what}"),
             (_, Server::Leaf(Leaf::Asia)) => format!("LEAF_ASIA_{what}"),
         };
-        self.0.get(&name).cloned().unwrap_or_default()
+        self.values.get(&name).cloned().unwrap_or_default()
     }
 }
 
@@ -198,7 +209,7 @@ mod tests {
     fn a_leaf_dials_the_port_its_core_listens_on() {
         let addresses = Addresses::free().expect("ports");
         let port = |name: &str| {
-            addresses.0[name]
+            addresses.values[name]
                 .rsplit_once(':')
                 .expect("port")
                 .1

@@ -5,6 +5,7 @@ use super::files::io;
 use super::guard::Pids;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt as _;
@@ -77,7 +78,16 @@ impl Process {
 
     pub(super) fn freeze(&mut self) -> Result<(), SiteError> {
         self.must_run()?;
-        self.signal(Signal::SIGSTOP)
+        self.signal(Signal::SIGSTOP)?;
+        // The signal only asks: until all threads have stopped, requests are still answered.
+        match waitpid(self.pid()?, Some(WaitPidFlag::WUNTRACED)) {
+            Ok(WaitStatus::Stopped(..)) => Ok(()),
+            other => Err(SiteError::Ended {
+                name: self.name.clone(),
+                status: format!("{other:?} instead of stopping"),
+                log: self.log_tail(),
+            }),
+        }
     }
 
     pub(super) fn thaw(&mut self) -> Result<(), SiteError> {
@@ -117,16 +127,17 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), SiteError> {
-        let failed = |source: std::io::Error| SiteError::Io {
-            what: format!("{signal} to {}", self.name),
-            source,
-        };
-        let pid =
-            i32::try_from(self.child.id()).map_err(|error| failed(std::io::Error::other(error)))?;
-        match killpg(Pid::from_raw(pid), signal) {
+        match killpg(self.pid()?, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(errno) => Err(failed(errno.into())),
+            Err(errno) => Err(io(&format!("{signal} to {}", self.name))(errno.into())),
         }
+    }
+
+    /// Its process id, which is its group's as well.
+    fn pid(&self) -> Result<Pid, SiteError> {
+        i32::try_from(self.child.id())
+            .map(Pid::from_raw)
+            .map_err(|error| io(&self.name)(std::io::Error::other(error)))
     }
 }
 
