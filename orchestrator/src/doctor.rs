@@ -3,7 +3,10 @@
 //! A check that cannot be made counts as unsafe: "not known to sync" is "does not sync".
 
 mod assets;
+mod sagas;
 mod servers;
+
+pub use sagas::{SagaFindings, ScanError, Undriven, sagas};
 
 use crate::jsapi;
 use crate::partition::Partition;
