@@ -84,7 +84,8 @@ pub async fn sagas(
         .map_err(nats("state stream"))?;
     // Taken first: what was acknowledged by now has left its trace in the records read from now on.
     let scan = Scan {
-        intake: Acknowledged::of(js, partition.intake_stream(), partition.intake_consumer()).await?,
+        intake: Acknowledged::of(js, partition.intake_stream(), partition.intake_consumer())
+            .await?,
         timers: Acknowledged::of(js, partition.state_stream(), partition.timers_consumer()).await?,
         state,
         partition,
@@ -115,11 +116,13 @@ pub async fn sagas(
             Ok(Some(Err(error))) => return Err(nats("records")(error)),
             Ok(None) | Err(_) => return Err(ScanError::Silence),
         };
-        left = message.info().map_err(|source| ScanError::Nats {
-            what: "records",
-            source,
-        })?
-        .pending;
+        left = message
+            .info()
+            .map_err(|source| ScanError::Nats {
+                what: "records",
+                source,
+            })?
+            .pending;
         scan.look(&message.subject, &message.payload, &mut findings)
             .await?;
     }
@@ -216,7 +219,9 @@ impl Scan<'_> {
         findings: &mut SagaFindings,
     ) -> Result<(), ScanError> {
         let prefix = self.partition.record_subject("");
-        let key = record_subject.strip_prefix(&prefix).unwrap_or(record_subject);
+        let key = record_subject
+            .strip_prefix(&prefix)
+            .unwrap_or(record_subject);
         // A deleted record leaves an empty mark.
         if payload.is_empty() {
             return Ok(());
@@ -272,7 +277,11 @@ impl Scan<'_> {
         {
             return Ok(Some(Driver::Timer));
         }
-        let mut sequences = record.seen.iter().filter_map(|id| intake_sequence(id)).peekable();
+        let mut sequences = record
+            .seen
+            .iter()
+            .filter_map(|id| intake_sequence(id))
+            .peekable();
         let held = if sequences.peek().is_none() {
             // The next generation of a saga is driven by its predecessor's message.
             self.intake.any_outstanding()
@@ -282,10 +291,7 @@ impl Scan<'_> {
         Ok(held.then_some(Driver::Message))
     }
 
-    async fn latest(
-        &self,
-        record_subject: &str,
-    ) -> Result<Option<(SagaRecord, u64)>, ScanError> {
+    async fn latest(&self, record_subject: &str) -> Result<Option<(SagaRecord, u64)>, ScanError> {
         let Some(message) = self.last(record_subject).await? else {
             return Ok(None);
         };
@@ -316,11 +322,7 @@ struct Acknowledged {
 }
 
 impl Acknowledged {
-    async fn of(
-        js: &jetstream::Context,
-        stream: &str,
-        name: &str,
-    ) -> Result<Self, ScanError> {
+    async fn of(js: &jetstream::Context, stream: &str, name: &str) -> Result<Self, ScanError> {
         let mut consumer: PullConsumer = js
             .get_consumer_from_stream(name, stream)
             .await
@@ -377,9 +379,12 @@ mod tests {
             outstanding: false,
             ..busy
         };
-        for (sequence, while_busy, then) in
-            [(9, false, false), (10, false, false), (15, true, false), (21, true, true)]
-        {
+        for (sequence, while_busy, then) in [
+            (9, false, false),
+            (10, false, false),
+            (15, true, false),
+            (21, true, true),
+        ] {
             assert_eq!(busy.may_be_outstanding(sequence), while_busy, "{sequence}");
             assert_eq!(at_rest.may_be_outstanding(sequence), then, "{sequence}");
         }
