@@ -190,10 +190,17 @@ fn on_refused(
 }
 
 /// Notices attempts that were not answered in time and sends what has waited long enough.
+///
+/// An attempt of another replica that is noticed here has lost its owner, and perhaps its answer with
+/// it: the owner itself notices first. It is sent again as at a takeover.
 pub(super) fn on_time(record: &mut SagaRecord, turn: Turn<'_>) -> Vec<Command> {
     let mut commands = Vec::new();
+    let orphaned = record.owner != turn.replica;
     for (index, side) in all(record) {
         match operation(record, index, side).outcome {
+            Outcome::InFlight { deadline, .. } if deadline <= turn.now && orphaned => {
+                commands.extend(send_anew(record, index, side, turn));
+            }
             Outcome::InFlight { deadline, .. } if deadline <= turn.now => {
                 let failure = Failure {
                     doubtful: true,
@@ -216,24 +223,35 @@ pub(super) fn on_time(record: &mut SagaRecord, turn: Turn<'_>) -> Vec<Command> {
     commands
 }
 
-/// Sends everything in flight once more, each with a new budget: the time this side was away is not
-/// the participant's.
+/// Sends everything in flight once more, see [`send_anew`].
 pub(super) fn send_again_all(record: &mut SagaRecord, turn: Turn<'_>) -> Vec<Command> {
     let mut commands = Vec::new();
     for (index, side) in all(record) {
-        let operation = operation(record, index, side);
-        if let Outcome::InFlight {
-            issued_at,
-            tries,
-            doubtful,
-            ..
-        } = &mut operation.outcome
-        {
-            (*issued_at, *tries, *doubtful) = (turn.now, 0, true);
-            commands.extend(send(record, index, side, turn));
-        }
+        commands.extend(send_anew(record, index, side, turn));
     }
     commands
+}
+
+/// Sends what is in flight once more, with a new budget: the time this side was away is not the
+/// participant's. What is to be undone is not done again; its undo settles it.
+fn send_anew(record: &mut SagaRecord, index: usize, side: Side, turn: Turn<'_>) -> Option<Command> {
+    let cancelling = matches!(record.direction, Direction::Cancelling { .. });
+    let operation = operation(record, index, side);
+    let Outcome::InFlight {
+        issued_at,
+        tries,
+        doubtful,
+        ..
+    } = &mut operation.outcome
+    else {
+        return None;
+    };
+    if cancelling && side == Side::Forward {
+        operation.outcome = given_up(true, "its sender has gone".to_owned(), turn);
+        return None;
+    }
+    (*issued_at, *tries, *doubtful) = (turn.now, 0, true);
+    send(record, index, side, turn)
 }
 
 /// Sends the forward operation of the step at `index`.

@@ -252,6 +252,35 @@ fn a_compensation_has_no_give_up() {
 }
 
 #[test]
+fn the_time_nobody_drove_a_saga_is_not_the_participants() {
+    // Three replicas die one after another with the command out: each time the budget begins anew.
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Orphaned("b"),
+        Orphaned("c"),
+        Orphaned("d"),
+        Orphaned("e"),
+        Done("pay"),
+        Done("tell"),
+    ];
+    let sent = "reserve, quote, pay, pay, pay, pay, pay, tell";
+    let saga = check(PLAIN(), &moves, Status::Completed, sent);
+    assert_eq!(saga.record.epoch, 5);
+    // While turned back, only the undo is sent again.
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Cancel,
+        Orphaned("b"),
+        Done("undo of pay"),
+        Done("undo of reserve"),
+    ];
+    let sent = "reserve, quote, pay, undo of pay, undo of pay, undo of reserve";
+    check(PLAIN(), &moves, Status::Compensated, sent);
+}
+
+#[test]
 fn a_takeover_raises_the_fence_and_sends_again_under_the_same_id() {
     let moves = [
         Done("reserve"),

@@ -114,6 +114,8 @@ pub(super) enum Move {
     Cancel,
     /// Another replica continues.
     Takeover(&'static str),
+    /// As `Silence`, and the timer reaches this replica.
+    Orphaned(&'static str),
     /// The start comes again, in another message.
     Again,
     /// The start comes again with another input.
@@ -267,6 +269,11 @@ impl Saga {
             Move::Takeover(replica) => {
                 self.replica = replica;
                 Input::Resume
+            }
+            Move::Orphaned(replica) => {
+                self.replica = replica;
+                self.now = self.record.next_due().expect("something is due");
+                Input::Timer
             }
             Move::Again => Input::Arrival(Arrival {
                 message_id,
