@@ -251,7 +251,8 @@ fn find_or_create(cx: &mut Cx<'_>, fact: &CallbackFact) -> Flow<FoundPayment> {
     let step = FindOrCreatePayment {
         fact: essential(fact),
     };
-    match cx.step(step).undo(&undo).run_or_refusal()? {
+    // The customer has paid or is about to: a database that is slow or away is no reason to turn back.
+    match cx.step(step).undo(&undo).patient().run_or_refusal()? {
         Ok(payment) => Ok(payment),
         Err(Refusal { code, message, .. }) => {
             cx.review(CaseReason::AmountGuard, format!("{code}: {message}"))
