@@ -2,12 +2,14 @@
 //! acknowledged only when it is settled.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::consumer::pull::Stream;
+use async_nats::jetstream::consumer::pull::{MessagesError, Stream};
 use async_nats::jetstream::{AckKind, Message};
 use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +20,8 @@ pub enum Handled {
     Done,
     /// Give it back.
     Again(String),
+    /// Say nothing: another replica works on this very message. It comes again if that one dies.
+    Left,
 }
 
 /// Works on messages. Being called again for the same message must be harmless.
@@ -27,7 +31,10 @@ pub trait Handle: Clone + Send + Sync + 'static {
 }
 
 /// Messages asked for at a time; what is fetched ahead burns its acknowledgement time.
-const BATCH: usize = 200;
+const BATCH: usize = 100;
+
+/// Messages at work at once. More would only wait longer for the databases, until their steps time out.
+const AT_WORK: usize = 256;
 
 /// Pause before a lost subscription is made anew.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
@@ -40,6 +47,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: CancellationToken) {
     let ack_wait = consumer.cached_info().config.ack_wait;
     let tasks = TaskTracker::new();
+    let slots = Arc::new(Semaphore::new(AT_WORK));
     while !stop.is_cancelled() {
         let opened = consumer
             .stream()
@@ -63,13 +71,16 @@ pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: Cancellati
                     hand_on(&mut messages).await;
                     break;
                 }
-                next = messages.next() => next,
+                next = next(&mut messages, &slots) => next,
             };
             match next {
-                Some(Ok(message)) => {
+                Some(Ok((message, slot))) => {
                     let handler = handler.clone();
                     let stop = stop.clone();
-                    tasks.spawn(async move { settle(&handler, message, ack_wait, &stop).await });
+                    tasks.spawn(async move {
+                        settle(&handler, message, ack_wait, &stop).await;
+                        drop(slot);
+                    });
                 }
                 Some(Err(error)) => {
                     // A missed heartbeat or a reconnect; the stream goes on or ends by itself.
@@ -85,6 +96,16 @@ pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: Cancellati
     }
     tasks.close();
     tasks.wait().await;
+}
+
+/// A message, once there is room to work on it.
+async fn next(
+    messages: &mut Stream,
+    slots: &Arc<Semaphore>,
+) -> Option<Result<(Message, OwnedSemaphorePermit), MessagesError>> {
+    let slot = slots.clone().acquire_owned().await.ok()?;
+    let message = messages.next().await?;
+    Some(message.map(|message| (message, slot)))
 }
 
 /// Messages fetched ahead and not begun go back at once instead of when their time is up.
@@ -120,6 +141,7 @@ async fn settle<H: Handle>(
     };
     match handled {
         Handled::Done => acknowledge(&message, AckKind::Ack).await,
+        Handled::Left => tracing::debug!(subject = %message.subject, "left to its other holder"),
         Handled::Again(reason) => {
             let delivered = message.info().map_or(1, |info| info.delivered);
             let doublings = u32::try_from(delivered.clamp(1, 6) - 1).unwrap_or(0);

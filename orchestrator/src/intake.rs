@@ -261,6 +261,7 @@ impl Handle for Intake {
             }
             Settled::Again(reason) => Handled::Again(reason),
             Settled::Missing => Handled::Again("the saga went missing".to_owned()),
+            Settled::Left => Handled::Left,
         }
     }
 }
@@ -322,10 +323,13 @@ fn redelivery(at: &Position) -> Redelivery {
     }
 }
 
-fn all(each: Vec<Settled>) -> Settled {
-    each.into_iter()
-        .find(|settled| *settled != Settled::Done)
-        .unwrap_or(Settled::Done)
+/// What becomes of a message by what became of its items: it goes back if one has to.
+fn all(mut each: Vec<Settled>) -> Settled {
+    let unsettled = each
+        .iter()
+        .position(|settled| matches!(settled, Settled::Again(_) | Settled::Missing))
+        .or_else(|| each.iter().position(|settled| *settled == Settled::Left));
+    unsettled.map_or(Settled::Done, |index| each.swap_remove(index))
 }
 
 fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {

@@ -54,6 +54,7 @@ impl Handle for Timers {
                 Handled::Done
             }
             Settled::Again(reason) => Handled::Again(reason),
+            Settled::Left => Handled::Left,
         }
     }
 }

@@ -183,6 +183,11 @@ impl Actor {
                     Settled::Again("the timer is ahead of this clock".to_owned()),
                 );
             }
+            // It was fetched here and lay too long: another replica has it as well, and drives by it.
+            Progress::Ignored(Ignored::Seen) if self.is_driven_elsewhere() => {
+                settle(done, Settled::Left);
+                self.release();
+            }
             Progress::Stored | Progress::Ignored(_) => {
                 settle(done, Settled::Done);
                 self.release();
@@ -321,7 +326,9 @@ impl Actor {
                     .open_case(id, CaseReason::Poison, reason, evidence)
                     .await
                 {
-                    Settled::Done | Settled::Missing => Progress::Ignored(Ignored::Poisoned),
+                    Settled::Done | Settled::Missing | Settled::Left => {
+                        Progress::Ignored(Ignored::Poisoned)
+                    }
                     Settled::Again(reason) => Progress::Failed(reason),
                 }
             }
@@ -344,6 +351,10 @@ impl Actor {
                 return Err(Trouble::Lasting(error.to_string()));
             }
         };
+        // Whoever took the saga over may have got it with a message that we still hold.
+        if self.is_driven_elsewhere() {
+            self.leave();
+        }
         Ok(())
     }
 

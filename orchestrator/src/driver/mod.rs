@@ -102,6 +102,9 @@ pub enum Settled {
     Again(String),
     /// There is no such saga.
     Missing,
+    /// Neither acknowledge it nor give it back: this very message drives the saga at another replica,
+    /// which acknowledges it at the end. If that one dies, the message comes again.
+    Left,
 }
 
 #[derive(Debug)]
@@ -286,6 +289,7 @@ impl Engine {
             Settled::Done => Ok(()),
             Settled::Again(reason) => Err(reason),
             Settled::Missing => Err("the next generation went missing".to_owned()),
+            Settled::Left => Err("another replica drives the next generation".to_owned()),
         }
     }
 

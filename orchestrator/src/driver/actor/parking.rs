@@ -114,6 +114,17 @@ impl Actor {
         }
     }
 
+    /// Whether another replica has to hold a message for the saga.
+    pub(super) fn is_driven_elsewhere(&self) -> bool {
+        match &self.state {
+            State::Absent | State::Unloaded => false,
+            State::Present { record, .. } => {
+                let rests = record.status.is_terminal() || record.wake_at.is_none();
+                !self.is_ours() && !rests && !self.is_parked()
+            }
+        }
+    }
+
     /// Whether the armed timer is the one that wakes the saga next.
     pub(super) fn is_parked(&self) -> bool {
         match &self.state {
@@ -151,6 +162,16 @@ impl Actor {
         self.held_since = None;
         for done in self.held.drain(..) {
             settle(done, Settled::Done);
+        }
+    }
+
+    /// Lets go of messages by which another replica may drive the saga now: to acknowledge them would
+    /// take its driver away, so that nothing woke the saga if that replica died. From here on our own
+    /// writes, if there are any, arm the timer.
+    pub(super) fn leave(&mut self) {
+        self.held_since = None;
+        for done in self.held.drain(..) {
+            settle(done, Settled::Left);
         }
     }
 
