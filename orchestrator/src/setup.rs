@@ -61,12 +61,16 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the deviation loses nothing: more copies, a longer history, a pause, another description.
+    /// Whether the deviation loses nothing: more copies, a longer history, a pause, another description, a
+    /// consumer's limits. Those decide how much is at work at once and how soon another replica takes over,
+    /// which is an operator's to tune: messages are kept alive by whatever time the consumer gives.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
         match self.field.as_str() {
             "description" | "pause_until" => true,
             "num_replicas" => self.found.as_u64() > self.wanted.as_u64(),
+            // Some of each: nothing at all, or "no limit", is another matter.
+            "ack_wait" | "max_ack_pending" | "max_waiting" => self.found.as_u64() > Some(0),
             // A history may be longer; "one message a subject" of the intake and the cache may not.
             "max_msgs_per_subject" => {
                 self.wanted.as_u64() > Some(1) && self.found.as_u64() > self.wanted.as_u64()
@@ -431,6 +435,11 @@ mod tests {
             ("max_msgs_per_subject", json!(1), json!(5), false),
             ("max_age", json!(null), json!(1), false),
             ("description", json!("a"), json!("b"), true),
+            ("max_ack_pending", json!(4096), json!(8), true),
+            ("max_ack_pending", json!(4096), json!(-1), false),
+            ("ack_wait", json!(30), json!(2), true),
+            ("ack_wait", json!(30), json!(null), false),
+            ("max_deliver", json!(-1), json!(5), false),
         ] {
             let difference = Difference {
                 field: field.to_owned(),
