@@ -128,10 +128,14 @@ pub(super) fn on_cancel(
     if record.seen.contains(&cancel.message_id) {
         return Decision::Ignore(Box::new(record), Ignored::Seen);
     }
-    if record.status.is_terminal() {
-        return Decision::Ignore(Box::new(record), Ignored::Ended);
-    }
     record.note_seen(&cancel.message_id);
+    if record.status.is_terminal() {
+        record.cause = format!(
+            "cancel by {} refused: the saga has ended {}",
+            cancel.by, record.status
+        );
+        return store(record, Vec::new());
+    }
     record.last_progress_at = turn.now;
     if record.is_past_pivot() {
         record.cause = format!(
