@@ -1,6 +1,7 @@
 //! One saga at work in this process.
 
 mod parking;
+mod trouble;
 
 use std::time::Duration;
 
@@ -13,10 +14,11 @@ use tracing::Instrument as _;
 use super::{Delivery, Engine, Envelope, Redelivery, Settled};
 use crate::saga::action::{Command, Commit, Decision, Ignored, Persist};
 use crate::saga::input::{Arrival, Input, Reply};
-use crate::saga::record::{CaseReason, SagaRecord};
+use crate::saga::record::SagaRecord;
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
 use crate::store::{CommitOutcome, LoadError, Write};
 use crate::telemetry;
+use trouble::Trouble;
 
 /// Drives one saga until it has ended, is parked, or belongs to another replica.
 pub(super) async fn run(
@@ -233,7 +235,7 @@ impl Actor {
             if let State::Unloaded = self.state
                 && let Err(trouble) = self.load().await
             {
-                return self.give_up_on(trouble).await;
+                return self.give_up_on(trouble, matter.said()).await;
             }
             let replica = self.engine.0.clock.replica().to_owned();
             let turn = Turn {
@@ -306,31 +308,8 @@ impl Actor {
                         self.engine.0.metrics.conflict();
                         self.forget();
                     }
-                    Err(trouble) => return self.give_up_on(trouble).await,
+                    Err(trouble) => return self.give_up_on(trouble, matter.said()).await,
                 },
-            }
-        }
-    }
-
-    /// What passes is tried again later. What lasts is kept as a case of its own, so that one saga that
-    /// cannot be read or stored never holds up its messages, let alone others'.
-    async fn give_up_on(&mut self, trouble: Trouble) -> Progress {
-        match trouble {
-            Trouble::Passing(reason) => Progress::Failed(reason),
-            Trouble::Lasting(reason) => {
-                self.forget();
-                let id = SagaId::from_parts(CASE_WORKFLOW, &[self.saga_id.as_str(), "poison"]);
-                let evidence = serde_json::json!({ "saga_id": self.saga_id });
-                match self
-                    .engine
-                    .open_case(id, CaseReason::Poison, reason, evidence)
-                    .await
-                {
-                    Settled::Done | Settled::Missing | Settled::Left => {
-                        Progress::Ignored(Ignored::Poisoned)
-                    }
-                    Settled::Again(reason) => Progress::Failed(reason),
-                }
             }
         }
     }
@@ -441,22 +420,6 @@ impl Actor {
             };
             // Detached: an answer is a fact whether or not this actor is still there to hear it.
             tokio::spawn(work.instrument(span));
-        }
-    }
-}
-
-/// Why nothing was stored.
-enum Trouble {
-    /// The same may work later.
-    Passing(String),
-    /// It will not, however often it is tried.
-    Lasting(String),
-}
-
-impl Trouble {
-    fn reason(&self) -> &str {
-        match self {
-            Self::Passing(reason) | Self::Lasting(reason) => reason,
         }
     }
 }
