@@ -34,7 +34,7 @@ pub enum MonitorError {
         /// The page.
         path: String,
     },
-    /// An answer other than 200 with JSON.
+    /// An answer other than 200, or not JSON where that was asked for.
     #[error("http://{address}{path}: {answer}")]
     Answer {
         /// `host:port`.
@@ -51,6 +51,19 @@ pub enum MonitorError {
 /// # Errors
 /// [`MonitorError`].
 pub async fn get(address: &str, path: &str) -> Result<Value, MonitorError> {
+    let body = text(address, path).await?;
+    serde_json::from_str(&body).map_err(|error| MonitorError::Answer {
+        address: address.to_owned(),
+        path: path.to_owned(),
+        answer: error.to_string(),
+    })
+}
+
+/// Fetches a page that need not be JSON, such as `/readyz` of our own programs.
+///
+/// # Errors
+/// [`MonitorError`].
+pub async fn text(address: &str, path: &str) -> Result<String, MonitorError> {
     let address = address
         .strip_prefix("http://")
         .unwrap_or(address)
@@ -86,7 +99,7 @@ pub async fn get(address: &str, path: &str) -> Result<Value, MonitorError> {
     if status.split(' ').nth(1) != Some("200") {
         return Err(wrong(&format!("{status} {body}")));
     }
-    serde_json::from_str(body).map_err(|error| wrong(&error.to_string()))
+    Ok(body.to_owned())
 }
 
 async fn fetch(address: &str, path: &str) -> Result<String, std::io::Error> {

@@ -25,6 +25,7 @@ use process::Process;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -222,6 +223,34 @@ impl Site {
     #[must_use]
     pub fn monitor(&self, server: Server) -> String {
         self.addresses.http(self.core, server)
+    }
+
+    /// Keeps the files of a temporary site, for a person to look into.
+    pub fn keep_files(&mut self) {
+        self.dir.keep();
+    }
+
+    /// An address of this machine nobody listens on now, for a program beside the servers.
+    ///
+    /// # Errors
+    /// [`SiteError::Io`] when there is none.
+    pub fn free_address() -> Result<SocketAddr, SiteError> {
+        ports::free().map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// Where and as whom to connect to one core server at its usual ports, whether it runs or not.
+    #[must_use]
+    pub fn usual_login(user: User) -> Login {
+        let addresses = Addresses::declared();
+        let server = match user {
+            User::Agent(leaf) => Server::Leaf(leaf),
+            _ => Server::Core(1),
+        };
+        Login::new(
+            user,
+            addresses.client(Core::OneNode, server),
+            &files::environment(&addresses),
+        )
     }
 
     /// Where and as whom to connect: users of the core at all its servers, agents at their leaf.
