@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod consume;
+pub mod demo;
 pub mod doctor;
 pub mod driver;
 pub mod fx;

@@ -6,6 +6,7 @@
 
 mod argument;
 mod callback;
+mod demo;
 mod moment;
 mod output;
 mod records;
@@ -20,6 +21,7 @@ pub use saga::SpeakError;
 pub use store::StoreError;
 
 use crate::config::{self, CommonFlags, Config, ConfigError, PartitionFlags, Role, ServeFlags};
+use crate::demo::DemoError;
 use crate::serve::ServeError;
 use clap::{Parser, Subcommand};
 use region_agent::nats_options::{NatsOptionsError, WhenUnreachable};
@@ -76,7 +78,12 @@ enum Command {
         #[command(subcommand)]
         command: callback::Callback,
     },
-    // A local system to try things on (`demo`, `up`) goes here; each with a module of its own.
+    /// Start the whole system on this machine, tell it a story, check the books, take it down
+    #[command(after_help = demo::DEMO_HELP)]
+    Demo(demo::Demo),
+    /// Start the whole system on this machine at its usual ports, and leave it running
+    #[command(after_help = demo::UP_HELP)]
+    Up(demo::Up),
 }
 
 #[derive(Debug, Subcommand)]
@@ -140,6 +147,9 @@ pub enum CliError {
     /// `callback send`.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// `demo` and `up`.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// What was found cannot be printed.
     #[error("standard output")]
     Output(#[from] std::io::Error),
@@ -165,14 +175,19 @@ impl CliError {
             },
             Self::Speak(error) => error.exit(),
             Self::Store(error) => error.exit(),
-            Self::Serve(_) | Self::Setup(_) | Self::Output(_) => Exit::Failed,
+            Self::Serve(_) | Self::Setup(_) | Self::Demo(_) | Self::Output(_) => Exit::Failed,
         }
     }
 
     /// Whoever read our output has gone, as `head` does; nothing is wrong.
     #[must_use]
     pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Output(error) | Self::Demo(DemoError::Output(error)) => {
+                error.kind() == std::io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
     }
 }
 
@@ -198,7 +213,7 @@ impl Cli {
             }
             Command::Setup(command) => load(Role::Setup, &command.partition),
             Command::Doctor(command) => load(Role::Setup, &command.partition),
-            Command::Saga { .. } | Command::Case { .. } => {
+            Command::Saga { .. } | Command::Case { .. } | Command::Demo(_) | Command::Up(_) => {
                 load(Role::Operator, &PartitionFlags::default())
             }
             Command::Callback { .. } => load(Role::Gateway, &PartitionFlags::default()),
@@ -219,6 +234,8 @@ impl Cli {
                 command: Case::List(command),
             } => saga::cases(&command, &config).await,
             Command::Callback { command } => command.run(&config).await,
+            Command::Demo(command) => demo::demo(&command).await,
+            Command::Up(command) => demo::up(command).await,
         }
     }
 }
