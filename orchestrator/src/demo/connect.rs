@@ -65,7 +65,7 @@ fn commands(operator: &Login, gateway: &Login) -> String {
     format!(
         "  # the NATS CLI, as an operator\n  \
            ops() {{ nats {operator} \"$@\"; }}\n  \
-           ops kv get saga {key}\n  \
+           ops kv get --raw saga {key}\n  \
            ops kv history saga {key}\n  \
            ops kv watch saga\n  \
            ops stream view BILLING_EVENTS\n  \
@@ -136,7 +136,7 @@ mod tests {
             "--user operator",
             "--user gateway",
             "--inbox-prefix _INBOX_ops",
-            "kv get saga deposit=2Fstripe=2Fpi_demo_0001",
+            "kv get --raw saga deposit=2Fstripe=2Fpi_demo_0001",
             "export ORCHESTRATOR_NATS_USER=operator",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
