@@ -17,11 +17,11 @@ cli: ## the NATS CLI, where Go can build it; a few tests use it
 build: ## all programs
 	cargo build --workspace --bins
 
-demo: tools build ## the whole system on this machine, shown and taken down
-	target/debug/orchestrator demo
+demo: tools build ## the whole system on this machine, shown and taken down (ARGS=--json for a program)
+	@$${CARGO_TARGET_DIR:-target}/debug/orchestrator demo $(ARGS)
 
 up: tools build ## the whole system on this machine, at its usual ports, until interrupted
-	target/debug/orchestrator up
+	@$${CARGO_TARGET_DIR:-target}/debug/orchestrator up $(ARGS)
 
 test: tools cli ## all tests; needs neither a running server nor a database
 	cargo build --workspace --bins

@@ -34,7 +34,7 @@ pub(super) struct Demo {
 #[derive(Debug, clap::Args)]
 pub(super) struct Up {
     /// Where stores, ledgers and logs lie
-    #[arg(long, value_name = "DIR", default_value = "target/up")]
+    #[arg(long, value_name = "DIR", default_value = demo::USUAL_DIR)]
     dir: PathBuf,
 }
 

@@ -1,9 +1,11 @@
 //! What a person can type to look further, ready to be pasted into a shell.
 
+use super::USUAL_DIR;
 use super::expected::saga_id;
 use super::story;
 use super::system::{self, System};
 use crate::site::{Leaf, Login, Server, Site, User};
+use std::path::Path;
 
 /// After the demonstration: the same at the usual ports.
 pub(super) fn after_the_demo() -> String {
@@ -11,7 +13,8 @@ pub(super) fn after_the_demo() -> String {
         "\nTo look further, keep the same system running with `make up`, then:\n\n{}",
         commands(
             &Site::usual_login(User::Operator),
-            &Site::usual_login(User::Gateway)
+            &Site::usual_login(User::Gateway),
+            &system::login_file(Path::new(USUAL_DIR), User::Operator),
         )
     )
 }
@@ -26,6 +29,7 @@ pub(super) fn to_the_running(system: &System) -> String {
     text.push_str(&commands(
         &site.login(User::Operator),
         &site.login(User::Gateway),
+        &system::login_file(site.dir(), User::Operator),
     ));
     text.push_str("\nOver HTTP:\n\n");
     text.push_str(&format!(
@@ -52,16 +56,12 @@ pub(super) fn to_the_running(system: &System) -> String {
     text
 }
 
-fn commands(operator: &Login, gateway: &Login) -> String {
+fn commands(operator: &Login, gateway: &Login, settings: &Path) -> String {
     let deposits = story::deposits();
     let saga = deposits.first().map(|deposit| saga_id(deposit));
     let (id, key) = saga.map_or_else(Default::default, |id| (id.to_string(), id.key()));
     let customer = deposits.first().map_or("", |deposit| deposit.customer);
     let body = r#"{"external_id":"try-1","status":"paid","amount":"5.00","currency":"EUR","customer":"you","region":"eu"}"#;
-    let environment: String = system::our_environment(operator)
-        .iter()
-        .map(|(name, value)| format!("  export {name}={}\n", quoted(value)))
-        .collect();
     format!(
         "  # the NATS CLI, as an operator\n  \
            ops() {{ nats {operator} \"$@\"; }}\n  \
@@ -75,16 +75,19 @@ fn commands(operator: &Login, gateway: &Login) -> String {
            # a callback of your own, as the gateway; asked twice, it is a repeat\n  \
            gateway() {{ nats {gateway} \"$@\"; }}\n  \
            gateway req billing.callback.paylink.try-1 {body}\n\n  \
-           # our own command line, as an operator\n\
-         {environment}  \
-           {program} saga list\n  \
-           {program} saga show {id}\n",
+           # our own command line, as an operator\n  \
+           {ours} saga list\n  \
+           {ours} saga show {id}\n",
         operator = arguments(operator),
         gateway = arguments(gateway),
         key = quoted(&key),
         id = quoted(&id),
         body = quoted(body),
-        program = program(),
+        ours = format_args!(
+            "{} --config {}",
+            program(),
+            quoted(&settings.to_string_lossy())
+        ),
     )
 }
 
@@ -137,7 +140,7 @@ mod tests {
             "--user gateway",
             "--inbox-prefix _INBOX_ops",
             "kv get --raw saga deposit=2Fstripe=2Fpi_demo_0001",
-            "export ORCHESTRATOR_NATS_USER=operator",
+            "--config target/up/operator.toml saga list",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

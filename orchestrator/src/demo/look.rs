@@ -152,14 +152,9 @@ async fn ledger(
     for customer in customers {
         let id = CustomerId::new(customer.as_str())
             .map_err(|error| DemoError::Look(format!("{customer}: {error}")))?;
-        // The default region's wallet is in the orchestrator's process: nobody serves it over NATS.
-        let view = if region == story::DEFAULT {
-            books.view_wallet(&id).await?
-        } else {
-            system::wallet_of(operator, region, &id)
-                .await
-                .map_err(|error| DemoError::Look(format!("wallet of {customer}: {error}")))?
-        };
+        let view = system::wallet_of(operator, region, &id)
+            .await
+            .map_err(|error| DemoError::Look(format!("wallet of {customer}: {error}")))?;
         let WalletView::Wallet {
             balances, entries, ..
         } = view

@@ -32,6 +32,9 @@ use std::time::Duration;
 use system::System;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Where `up` keeps its files unless told otherwise.
+pub const USUAL_DIR: &str = "target/up";
+
 /// How often `up` looks whether its processes still run.
 const LOOK: Duration = Duration::from_millis(500);
 

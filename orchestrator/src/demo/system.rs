@@ -12,7 +12,7 @@ use crate::partition::Partition;
 use crate::payments::Payments;
 use crate::regions::{RegionCache, Regions};
 use crate::setup;
-use crate::site::{Leaf, Login, Options, Place, Site, SiteError, User};
+use crate::site::{Leaf, Options, Place, Site, SiteError, User};
 use async_nats::Client;
 use contracts::command::{WalletGet, WalletVerb};
 use contracts::id::{CustomerId, Region};
@@ -103,6 +103,7 @@ impl System {
         if !report.is_usable() {
             return Err(DemoError::Setup(report.render()));
         }
+        write_logins(site)?;
         close_wallets(site.dir()).await?;
         fill_directory(site.dir()).await?;
         let rates = serve_rates(site.connect(User::Rates).await?)?;
@@ -219,9 +220,30 @@ pub(super) fn regions() -> Result<Regions, DemoError> {
     Ok(Regions::new(known, region(story::DEFAULT)?))
 }
 
-/// Our command line and the environment that makes it speak as this user.
-pub(super) fn our_environment(login: &Login) -> Vec<(String, String)> {
-    login.environment(crate::config::ENVIRONMENT_PREFIX)
+/// Settings with which our command line speaks as this user, in a site's directory.
+pub(super) fn login_file(dir: &Path, user: User) -> PathBuf {
+    dir.join(format!("{}.toml", user.name()))
+}
+
+fn write_logins(site: &Site) -> Result<(), DemoError> {
+    for user in [User::Operator, User::Gateway] {
+        let login = site.login(user);
+        let toml = format!(
+            "[nats]\nurl = {:?}\nuser = {:?}\npassword = {:?}\ninbox_prefix = {:?}\n",
+            login.url, login.user, login.password, login.inbox_prefix
+        );
+        write(&login_file(site.dir(), user), &toml)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), DemoError> {
+    std::fs::write(path, text).map_err(|source| {
+        DemoError::Site(SiteError::Io {
+            what: path.display().to_string(),
+            source,
+        })
+    })
 }
 
 /// How the providers are read: the sections `[providers.…]` of the configuration.
@@ -323,18 +345,12 @@ fn agent_command(site: &Site, program: &Path, leaf: Leaf, listen: SocketAddr) ->
 fn orchestrator_command(site: &Site, listen: SocketAddr) -> Result<Command, DemoError> {
     let program = std::env::current_exe().map_err(DemoError::OwnProgram)?;
     let config = site.dir().join("orchestrator.toml");
-    std::fs::write(&config, orchestrator_toml(site.dir(), listen)).map_err(|source| {
-        SiteError::Io {
-            what: config.display().to_string(),
-            source,
-        }
-    })?;
+    write(&config, &orchestrator_toml(site.dir(), listen))?;
     let mut command = own_command(&program, site, crate::config::ENVIRONMENT_PREFIX);
-    command
-        .arg("--config")
-        .arg(config)
-        .arg("serve")
-        .envs(our_environment(&site.login(User::Orchestrator)));
+    command.arg("--config").arg(config).arg("serve").envs(
+        site.login(User::Orchestrator)
+            .environment(crate::config::ENVIRONMENT_PREFIX),
+    );
     Ok(command)
 }
 
