@@ -329,8 +329,10 @@ fn fx(settings: FxSettings) -> Result<FxConfig, ConfigError> {
 fn listen(text: Option<Text>) -> Result<Option<SocketAddr>, ConfigError> {
     match text {
         Some(text) if text.0 == "none" => Ok(None),
-        text => Ok(Some(
-            parse("listen", text)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9464))),
-        )),
+        text => {
+            Ok(Some(parse("listen", text)?.unwrap_or_else(|| {
+                SocketAddr::from(([127, 0, 0, 1], 9464))
+            })))
+        }
     }
 }
