@@ -235,7 +235,7 @@ impl Site {
     /// # Errors
     /// [`SiteError::Io`] when there is none.
     pub fn free_address() -> Result<SocketAddr, SiteError> {
-        ports::free().map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+        ports::free().map(|reserved| SocketAddr::from(([127, 0, 0, 1], reserved.port)))
     }
 
     /// Where and as whom to connect to one core server at its usual ports, whether it runs or not.
