@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::connection::State;
 use async_nats::jetstream;
 use contracts::id::Region;
 use region_agent::bus::WalletService;
@@ -93,8 +94,8 @@ pub enum ServeError {
     #[error("set-up")]
     Setup(#[source] SetupError),
     /// Payments.
-    #[error("payments database")]
-    Payments(#[source] PaymentsError),
+    #[error(transparent)]
+    Payments(PaymentsError),
     /// The wallet of the default region.
     #[error("wallet ledger of the default region")]
     Ledger(#[source] LedgerError),
@@ -133,11 +134,24 @@ pub enum ServeError {
 /// [`ServeError`] when it cannot start; once it serves, trouble is logged and retried.
 pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), ServeError> {
     let clock = Clock::new(&config.name);
+    // Bound first: a second replica with the same settings ends here, before it takes messages.
+    let listener = match config.listen {
+        None => None,
+        Some(address) => Some(
+            health::bind(address)
+                .await
+                .map_err(|source| ServeError::Listen { address, source })?,
+        ),
+    };
     let client = config
         .nats
         .connect(&config.name, WhenUnreachable::KeepTrying)
         .await
         .map_err(ServeError::Connect)?;
+    tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        () = connected(&client) => {}
+    }
     check_safety(&client, &config).await?;
 
     let metrics = Metrics::new().map_err(ServeError::Metrics)?;
@@ -187,10 +201,7 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
         source: error.into(),
     })?;
     let serving_health = CancellationToken::new();
-    if let Some(address) = config.listen {
-        let listener = health::bind(address)
-            .await
-            .map_err(|source| ServeError::Listen { address, source })?;
+    if let Some(listener) = listener {
         let health = health_checks(
             metrics.registry().clone(),
             &client,
@@ -222,6 +233,13 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Waits for the first connection. Until then every question would only time out, and say nothing of why.
+async fn connected(client: &Client) {
+    while client.connection_state() != State::Connected {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// A JetStream context with our time limits.
