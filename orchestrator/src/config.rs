@@ -260,8 +260,8 @@ impl Role {
     /// A command that a person waits for says what is wrong itself, in one line.
     fn log(self) -> &'static str {
         match self {
-            Self::Orchestrator => "info",
-            Self::Setup | Self::Operator | Self::Gateway => "error",
+            Self::Orchestrator => "info,async_nats=warn",
+            Self::Setup | Self::Operator | Self::Gateway => "error,async_nats=off",
         }
     }
 }

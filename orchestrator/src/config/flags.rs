@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Flags of every command.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
 pub struct CommonFlags {
-    /// Log filter in the form of RUST_LOG [default: info to serve, else error]
+    /// Log filter in the form of RUST_LOG [default: info to serve, else errors alone]
     #[arg(long, value_name = "FILTER", global = true, help_heading = "Log")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Text>,
