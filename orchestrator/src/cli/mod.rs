@@ -14,6 +14,8 @@ mod saga;
 mod serve;
 mod setup;
 mod store;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use records::ReadError;

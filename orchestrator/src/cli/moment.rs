@@ -1,10 +1,13 @@
 //! Instants and lengths of time for a person.
 
-use jiff::{SignedDuration, Timestamp, Unit};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 /// An instant to the second: `2026-12-01T05:01:10Z`.
 pub(super) fn instant(at: Timestamp) -> String {
-    at.round(Unit::Second).unwrap_or(at).to_string()
+    let second = TimestampRound::new()
+        .smallest(Unit::Second)
+        .mode(RoundMode::Trunc);
+    at.round(second).unwrap_or(at).to_string()
 }
 
 /// How far an instant is from now: `3m 5s ago`, `in 2h 10m`.

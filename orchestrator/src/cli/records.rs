@@ -21,7 +21,7 @@ use crate::saga::record::SagaRecord;
 use crate::store;
 
 /// Longest wait for the next message of a scan that has more to come.
-const NEXT_MESSAGE: Duration = Duration::from_secs(10);
+const NEXT_MESSAGE: Duration = Duration::from_secs(20);
 
 /// The records of a partition, for reading.
 pub(super) struct Records {
@@ -277,7 +277,11 @@ impl Scan {
         self.left -= 1;
         match tokio::time::timeout(NEXT_MESSAGE, self.feed.next()).await {
             Ok(raw) => raw.map(Some),
-            Err(elapsed) => Err(unreachable(&self.feed.stream, elapsed)),
+            Err(_elapsed) => {
+                let silence =
+                    std::io::Error::other(format!("nothing more within {NEXT_MESSAGE:?}"));
+                Err(unreachable(&self.feed.stream, silence))
+            }
         }
     }
 }

@@ -53,8 +53,11 @@ fn waiting(record: &SagaRecord, now: Timestamp) -> String {
     } else {
         each.join(", and ")
     };
-    let last = record.awaiting.iter().map(|awaiting| awaiting.until).max();
-    if record.deadline_at < last {
+    // A wait that lasts up to the deadline says both.
+    let until = record.awaiting.iter().map(|awaiting| awaiting.until).min();
+    let earlier =
+        |deadline: Timestamp| until.is_some_and(|until| instant(deadline) < instant(until));
+    if record.deadline_at.is_some_and(earlier) {
         text.push_str(&turns_back(record, now));
     }
     text
@@ -109,10 +112,8 @@ fn ended(record: &SagaRecord, what: &str) -> String {
         .ended_at
         .map_or_else(String::new, |at| format!(" at {}", instant(at)));
     match &record.direction {
-        Direction::Forward => format!("waits for nothing: ended{at}, {what}"),
-        Direction::Cancelling { message, .. } => {
-            format!("waits for nothing: ended{at}, {what} ({message})")
-        }
+        Direction::Forward => format!("ended{at}: {what}"),
+        Direction::Cancelling { message, .. } => format!("ended{at}: {what}; {message}"),
     }
 }
 
@@ -158,7 +159,7 @@ fn turns_back(record: &SagaRecord, now: Timestamp) -> String {
 /// Why it turned back, when it did.
 pub(super) fn turned(record: &SagaRecord) -> String {
     match &record.direction {
-        Direction::Forward => "goes forward".to_owned(),
+        Direction::Forward => "forward".to_owned(),
         Direction::Cancelling { message, since, .. } => {
             format!("turned back at {}: {message}", instant(*since))
         }

@@ -164,11 +164,12 @@ fn matches(brief: &Brief, status: Option<Status>, filter: &Filter) -> bool {
 }
 
 fn conclude(found: &Found, filter: &Filter) -> Exit {
-    if found.more > 0 && filter.output.output == Format::Table {
-        output::remark(&format!(
-            "{} more; give --limit or narrow it down",
-            found.more
-        ));
+    if filter.output.output == Format::Table {
+        match (found.more, found.revisions.len()) {
+            (0, 0) => output::remark("none"),
+            (0, _) => {}
+            (more, _) => output::remark(&format!("{more} more; give --limit or narrow it down")),
+        }
     }
     for error in &found.undecodable {
         output::remark(&format!("orchestrator: {error}"));

@@ -6,6 +6,8 @@ mod speak;
 mod watch;
 
 pub(super) use list::{CASES_HELP, Cases, cases};
+#[cfg(test)]
+pub(super) use show::page;
 pub use speak::SpeakError;
 
 use super::{CliError, Exit, connect};

@@ -2,6 +2,9 @@
 
 mod timeline;
 
+#[cfg(test)]
+pub(in crate::cli) use timeline::render as page;
+
 use serde::Serialize;
 
 use crate::cli::moment::instant;

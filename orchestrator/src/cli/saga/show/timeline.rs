@@ -9,7 +9,7 @@ use crate::cli::waiting::{participant, sentence, turned};
 use crate::saga::record::{Operation, Outcome, SagaRecord};
 
 /// The whole page.
-pub(super) fn render(shown: &Revision, now: Timestamp) -> String {
+pub(in crate::cli) fn render(shown: &Revision, now: Timestamp) -> String {
     let record = &shown.record;
     let mut text = header(shown, now);
     text.push('\n');
@@ -89,6 +89,11 @@ fn header(shown: &Revision, now: Timestamp) -> String {
 }
 
 fn steps(record: &SagaRecord) -> String {
+    let unsent = if record.status.is_terminal() {
+        "not needed"
+    } else {
+        "ready, if turned back"
+    };
     let mut rows = Vec::new();
     for step in &record.steps {
         let name = if step.pivot {
@@ -98,11 +103,7 @@ fn steps(record: &SagaRecord) -> String {
         };
         rows.push(row(name, &step.forward, "not sent"));
         if let Some(undo) = &step.undo {
-            rows.push(row(
-                format!("  undo: {}", undo.kind),
-                undo,
-                "ready, if turned back",
-            ));
+            rows.push(row(format!("  undo: {}", undo.kind), undo, unsent));
         }
     }
     table(
