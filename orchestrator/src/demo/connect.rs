@@ -2,9 +2,12 @@
 
 use super::USUAL_DIR;
 use super::expected::saga_id;
-use super::story;
+use super::story::{self, Psp};
 use super::system::{self, System};
 use crate::site::{Leaf, Login, Server, Site, User};
+use contracts::command::WalletVerb;
+use contracts::id::{Provider, Region};
+use contracts::subject;
 use std::path::Path;
 
 /// After the demonstration: the same at the usual ports.
@@ -14,7 +17,7 @@ pub(super) fn after_the_demo() -> String {
         commands(
             &Site::usual_login(User::Operator),
             &Site::usual_login(User::Gateway),
-            &system::login_file(Path::new(USUAL_DIR), User::Operator),
+            Path::new(USUAL_DIR),
         )
     )
 }
@@ -29,7 +32,7 @@ pub(super) fn to_the_running(system: &System) -> String {
     text.push_str(&commands(
         &site.login(User::Operator),
         &site.login(User::Gateway),
-        &system::login_file(site.dir(), User::Operator),
+        site.dir(),
     ));
     text.push_str("\nOver HTTP:\n\n");
     text.push_str(&format!(
@@ -56,12 +59,27 @@ pub(super) fn to_the_running(system: &System) -> String {
     text
 }
 
-fn commands(operator: &Login, gateway: &Login, settings: &Path) -> String {
+/// A callback that a person can send and change at will.
+const CALLBACK: &str = r#"{"external_id":"try-1","status":"paid","amount":"5.00","currency":"EUR","customer":"you","region":"eu"}"#;
+
+fn commands(operator: &Login, gateway: &Login, files: &Path) -> String {
     let deposits = story::deposits();
     let saga = deposits.first().map(|deposit| saga_id(deposit));
     let (id, key) = saga.map_or_else(Default::default, |id| (id.to_string(), id.key()));
     let customer = deposits.first().map_or("", |deposit| deposit.customer);
-    let body = r#"{"external_id":"try-1","status":"paid","amount":"5.00","currency":"EUR","customer":"you","region":"eu"}"#;
+    let subjects = Region::new(story::EU)
+        .ok()
+        .zip(Provider::new(Psp::Paylink.name()).ok());
+    let (wallet, callback) = subjects.map_or_else(Default::default, |(region, provider)| {
+        (
+            subject::wallet(&region, WalletVerb::Get),
+            subject::callback(&provider, "try-1", CALLBACK.as_bytes()),
+        )
+    });
+    let settings = |user: User| {
+        let file = system::login_file(files, user);
+        format!("{} --config {}", program(), quoted(&file.to_string_lossy()))
+    };
     format!(
         "  # the NATS CLI, as an operator\n  \
            ops() {{ nats {operator} \"$@\"; }}\n  \
@@ -71,23 +89,23 @@ fn commands(operator: &Login, gateway: &Login, settings: &Path) -> String {
            ops stream view BILLING_EVENTS\n  \
            ops consumer info BILLING_INTAKE orchestrator\n  \
            ops micro stats wallet-agent\n  \
-           ops req billing.eu.wallet.get '{{\"customer\":\"{customer}\"}}'\n\n  \
-           # a callback of your own, as the gateway; asked twice, it is a repeat\n  \
+           ops req {wallet} '{{\"customer\":\"{customer}\"}}'\n\n  \
+           # a callback of your own, as the gateway; sent twice, the second is refused as a repeat\n  \
            gateway() {{ nats {gateway} \"$@\"; }}\n  \
-           gateway req billing.callback.paylink.try-1 {body}\n\n  \
-           # our own command line, as an operator\n  \
+           gateway req {callback} {body}\n\n  \
+           # our own command line\n  \
            {ours} saga list\n  \
-           {ours} saga show {id}\n",
+           {ours} saga show {id}\n  \
+           {ours} case list\n  \
+           echo {body} | {as_gateway} callback send {provider} --file -\n",
         operator = arguments(operator),
         gateway = arguments(gateway),
         key = quoted(&key),
         id = quoted(&id),
-        body = quoted(body),
-        ours = format_args!(
-            "{} --config {}",
-            program(),
-            quoted(&settings.to_string_lossy())
-        ),
+        body = quoted(CALLBACK),
+        ours = settings(User::Operator),
+        as_gateway = settings(User::Gateway),
+        provider = Psp::Paylink.name(),
     )
 }
 
@@ -141,6 +159,8 @@ mod tests {
             "--inbox-prefix _INBOX_ops",
             "kv get --raw saga deposit=2Fstripe=2Fpi_demo_0001",
             "--config target/up/operator.toml saga list",
+            "ops req billing.eu.wallet.get '{\"customer\":\"ana\"}'",
+            "gateway req billing.callback.paylink.try-1.",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
