@@ -5,9 +5,9 @@
 //!
 //! | direction | what advances it | where |
 //! |---|---|---|
-//! | forward | the workflow function, up to the first thing not known | [`forward`] |
-//! | cancelling | the newest effect not settled yet | [`compensation`] |
-//! | ended | nothing; a late answer is compared with what was settled | [`review`] |
+//! | forward | the workflow function, up to the first thing not known | `forward` |
+//! | cancelling | the newest effect not settled yet | `compensation` |
+//! | ended | nothing; a late answer is compared with what was settled | `review` |
 //!
 //! | operation, then | applied | refused | not executed | silence past its deadline |
 //! |---|---|---|---|---|
