@@ -75,13 +75,18 @@ async fn an_interrupted_demo_leaves_nothing_behind() -> anyhow::Result<()> {
     let pid = i32::try_from(demo.id().context("it runs")?)?;
     // In the middle: servers and agents run, and the orchestrator has begun.
     let begun = async {
-        while !orchestrator_log(directory.path()).is_some_and(|log| log.exists()) {
+        let log = Path::new("logs/orchestrator.log");
+        while !made(directory.path())?
+            .iter()
+            .any(|site| site.join(log).exists())
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        anyhow::Ok(())
     };
     tokio::time::timeout(BOUND, begun)
         .await
-        .context("no orchestrator was started")?;
+        .context("no orchestrator was started")??;
     kill(Pid::from_raw(pid), Signal::SIGINT)?;
     let output = end(demo).await?;
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -174,14 +179,21 @@ fn program() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn orchestrator_log(directory: &Path) -> Option<PathBuf> {
-    let site = std::fs::read_dir(directory).ok()?.next()?.ok()?;
-    Some(site.path().join("logs/orchestrator.log"))
+/// What the run has made, but for the reservations of ports, which runs share.
+fn made(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut made = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name() != "saga-site-ports" {
+            made.push(entry.path());
+        }
+    }
+    Ok(made)
 }
 
 /// No process that was given this directory runs, and no file is left in it.
 fn nothing_is_left(directory: &Path) -> anyhow::Result<()> {
-    let files: Vec<_> = std::fs::read_dir(directory)?.collect::<Result<_, _>>()?;
+    let files = made(directory)?;
     ensure!(files.is_empty(), "left behind: {files:?}");
     let mark = format!("TMPDIR={}", directory.display());
     for process in std::fs::read_dir("/proc")? {
