@@ -117,7 +117,7 @@ pub async fn demo(output: Output) -> Result<Verdict, DemoError> {
     unless_interrupted(Box::pin(async {
         let began = wall_clock();
         let mut system = System::start(Place::Temporary, &progress).await?;
-        let report = match tell_and_check(&system, &progress, began).await {
+        let report = match tell_and_check(&mut system, &progress, began).await {
             Ok(report) => report,
             Err(error) => {
                 show_logs(&mut system, &progress);
@@ -158,7 +158,7 @@ pub async fn up(dir: PathBuf) -> Result<Verdict, DemoError> {
                 .step("the story has been told before; sagas and balances are as they were left");
             return Ok((system, Verdict::Holds));
         }
-        match tell_and_check(&system, &progress, began).await {
+        match tell_and_check(&mut system, &progress, began).await {
             Ok(report) => {
                 if report.verdict() == Verdict::Fails {
                     show_logs(&mut system, &progress);
@@ -196,7 +196,7 @@ pub async fn up(dir: PathBuf) -> Result<Verdict, DemoError> {
 }
 
 async fn tell_and_check(
-    system: &System,
+    system: &mut System,
     progress: &Progress,
     began: Timestamp,
 ) -> Result<Report, DemoError> {

@@ -28,6 +28,8 @@ use std::time::Duration;
 
 /// Longest wait for an act to be over.
 const ACT: Duration = Duration::from_secs(60);
+/// How often the processes are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(200);
 /// Longest wait for the intake to store a message.
 const STORED: Duration = Duration::from_secs(20);
 /// Pause before a message that reached nobody is sent again.
@@ -77,14 +79,20 @@ impl Records {
     }
 
     /// Follows until `reached` holds; gives up after a bound, and leaves the verdict to the checks.
+    /// A process that has ended by itself is told at once.
     async fn until(
         &mut self,
+        system: &mut System,
         progress: &Progress,
         reached: impl Fn(&BTreeMap<String, SagaRecord>) -> bool,
     ) -> Result<(), DemoError> {
+        let mut look = tokio::time::interval(LOOK);
         let following = async {
             while !reached(&self.known) {
-                self.next().await?;
+                tokio::select! {
+                    next = self.next() => next?,
+                    _ = look.tick() => system.must_run()?,
+                }
                 progress.sagas(&self.known);
             }
             Ok(())
@@ -101,7 +109,7 @@ impl Records {
 /// # Errors
 /// [`DemoError`] when something could not be told; what came of it is for the checks.
 pub(super) async fn tell(
-    system: &System,
+    system: &mut System,
     expected: &Expected,
     progress: &Progress,
 ) -> Result<(Told, Records), DemoError> {
@@ -114,7 +122,7 @@ pub(super) async fn tell(
         progress.step(act.title);
         tell_act(system, act, &mut told).await?;
         records
-            .until(progress, |known| {
+            .until(system, progress, |known| {
                 is_reached(known, sagas, expected.cases, known_facts)
             })
             .await?;
