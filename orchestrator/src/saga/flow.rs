@@ -48,8 +48,10 @@ pub enum Suspend {
 pub trait Request: Serialize {
     /// What the participant is asked for, such as `wallet.update`.
     const KIND: &'static str;
-    /// Repeating it is harmless, and losing the memory of it is noticed by its natural key (or it is
-    /// unused so far). Then no commit is needed before it leaves. Never true for a wallet movement.
+    /// Repeating it is harmless, and so is having asked for it on facts that are forgotten when another
+    /// replica was first. Then no commit is needed before it leaves, and its operation id names its
+    /// parameters too, as other facts ask for something else. Never true for a wallet movement, nor for
+    /// what closes something.
     const REPEATABLE: bool = false;
     /// Who performs it.
     fn participant(&self) -> Participant;

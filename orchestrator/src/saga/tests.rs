@@ -26,15 +26,14 @@ fn each_step_is_sent_once_and_the_event_belongs_to_the_end() {
         "reserve, quote, pay, tell",
     );
     assert_eq!(saga.events, ["done"]);
-    let ids: Vec<&str> = saga
-        .sent
-        .iter()
-        .map(|command| command.operation_id.as_str())
-        .collect();
-    assert_eq!(
-        ids,
-        ["four/x/reserve", "four/x/quote", "four/x", "four/x/tell"]
-    );
+    // What may be asked for on facts that are forgotten names its parameters too.
+    let wanted = ["four/x/reserve/", "four/x/quote/", "four/x", "four/x/tell/"];
+    for (command, wanted) in saga.sent.iter().zip(wanted) {
+        let id = command.operation_id.as_str();
+        let digits = if wanted == "four/x" { 0 } else { 12 };
+        assert!(id.starts_with(wanted), "{id}");
+        assert_eq!(id.len(), wanted.len() + digits, "{id}");
+    }
 }
 
 #[test]
@@ -51,7 +50,10 @@ fn a_refusal_before_the_pivot_undoes_what_was_done_newest_first() {
         Status::Compensated,
         "reserve, quote, pay, undo of reserve",
     );
-    assert_eq!(saga.sent[3].operation_id.as_str(), "revert-four/x/reserve");
+    assert_eq!(
+        saga.sent[3].operation_id,
+        saga.sent[0].operation_id.revert()
+    );
     // Refused before there was anything to undo.
     check(PLAIN(), &[Refuse("reserve")], Status::Failed, "reserve");
 }

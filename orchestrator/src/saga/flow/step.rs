@@ -163,6 +163,9 @@ impl<'c, 'a, S: Step> StepBuilder<'c, 'a, S> {
         let saga_id = &self.cx.record.saga_id;
         let operation_id = if self.own_id {
             saga_id.own_operation()
+        } else if S::REPEATABLE {
+            // It may leave on facts that are forgotten, and be asked for again on other ones.
+            saga_id.operation(&format!("{name}/{}", &digest[..REQUEST_MARK]))
         } else {
             saga_id.operation(name)
         };
@@ -215,3 +218,6 @@ fn digest_of(participant: &Participant, kind: &str, request: &Value) -> String {
     let text = json!([participant, kind, request]).to_string();
     hex::encode(&Sha256::digest(text.as_bytes())[..16])
 }
+
+/// Digits of a request's digest in the id of a repeatable operation.
+const REQUEST_MARK: usize = 12;

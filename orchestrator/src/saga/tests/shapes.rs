@@ -63,8 +63,16 @@ fn parallel_steps_sleep_select_and_loops() {
             answer: Answer::Applied(Value::Null),
         })
     };
-    let mut next = |input, seconds| {
-        let decision = decide(&LOOPS, record.take().expect("record"), input, turn(seconds));
+    let mut next = |mut input, seconds| {
+        let record_before = record.take().expect("record");
+        if let Input::Reply(reply) = &mut input {
+            // The id of a repeatable step names its parameters as well.
+            let asked = record_before.operations().map(|known| &known.operation_id);
+            let start = format!("{}/", reply.operation_id);
+            let asked = asked.filter(|id| id.as_str().starts_with(&start));
+            reply.operation_id = asked.last().expect("asked for").clone();
+        }
+        let decision = decide(&LOOPS, record_before, input, turn(seconds));
         let sent = take(decision, &mut record);
         (sent, record.as_ref().expect("record").status)
     };

@@ -25,7 +25,8 @@ pub(crate) struct MarkCancelled {
     pub(crate) reason: String,
 }
 
-/// Instead of step 1 when the provider reports a refusal.
+/// Instead of step 1 when the provider reports a refusal. It closes the payment, so the saga that says so
+/// is stored before: at another replica the same saga may just have been started by money.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RecordRefusal {
     pub(crate) payment: PaymentIdentity,
@@ -105,7 +106,6 @@ impl Request for MarkCancelled {
 
 impl Request for RecordRefusal {
     const KIND: &'static str = "payments.mark_failed";
-    const REPEATABLE: bool = true;
     fn participant(&self) -> Participant {
         Participant::Core
     }
