@@ -3,6 +3,7 @@
 mod parking;
 mod trouble;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use contracts::id::SagaId;
@@ -32,6 +33,8 @@ pub(super) async fn run(
         saga_id,
         state: State::Unloaded,
         held: Vec::new(),
+        unsaved_answers: Vec::new(),
+        again: VecDeque::new(),
         held_since: None,
         incoming: false,
         out: 0,
@@ -40,6 +43,17 @@ pub(super) async fn run(
     actor.begin_lineage();
     async {
         loop {
+            match actor.again.pop_front() {
+                None => {}
+                Some(Again::Message(matter, done)) => {
+                    actor.take_in(matter, Redelivery::First, done).await;
+                    continue;
+                }
+                Some(Again::Answer(reply)) => {
+                    actor.take_answer(reply).await;
+                    continue;
+                }
+            }
             if actor.held.is_empty() && actor.out == 0 {
                 match actor.engine.retire(&actor.saga_id, &mut inbox) {
                     Some(envelope) => actor.take(envelope).await,
@@ -64,7 +78,7 @@ pub(super) async fn run(
                     Some(envelope) => actor.take(envelope).await,
                     None => return,
                 },
-                () = sleep(wake) => actor.go_on(Input::Timer).await,
+                () = sleep(wake) => actor.go_on(Matter::Input(Input::Timer)).await,
                 () = sleep(hold) => actor.park().await,
             }
         }
@@ -93,7 +107,11 @@ struct Actor {
     saga_id: SagaId,
     state: State,
     /// Messages that drive the saga and are settled when it ends or parks.
-    held: Vec<oneshot::Sender<Settled>>,
+    held: Vec<Held>,
+    /// Answers to commands that are stored, while what they say is in memory alone.
+    unsaved_answers: Vec<Reply>,
+    /// What has to be decided on once more, as it was forgotten.
+    again: VecDeque<Again>,
     held_since: Option<Instant>,
     /// A message is being decided on that will be held when the saga goes on.
     incoming: bool,
@@ -103,10 +121,25 @@ struct Actor {
     lineage: u64,
 }
 
+/// A message that is not acknowledged yet.
+struct Held {
+    done: oneshot::Sender<Settled>,
+    /// What it said, while that is in memory alone.
+    unsaved: Option<Matter>,
+}
+
+/// Something that was decided on and has been forgotten.
+enum Again {
+    Message(Matter, oneshot::Sender<Settled>),
+    Answer(Reply),
+}
+
 /// What is decided on.
 enum Matter {
     /// Something about a saga that exists.
     Input(Input),
+    /// The answer to a command that was sent on facts which are not stored.
+    Answer(Reply),
     /// The start of a saga, or one more message about it.
     Start {
         workflow: &'static Workflow,
@@ -141,30 +174,32 @@ impl Actor {
             }
             return;
         };
-        self.incoming = true;
-        let (progress, is_timer) = match delivery {
+        let matter = match delivery {
             Delivery::Answered { reply, lineage } => {
                 self.answered(reply, lineage).await;
-                (Progress::Stored, false)
+                return settle(done, Settled::Done);
             }
-            Delivery::Input(input) => {
-                let is_timer = input == Input::Timer;
-                let progress = match self.resume_if(redelivery).await {
-                    Progress::Stored | Progress::Ignored(_) => {
-                        self.decide(&Matter::Input(input)).await
-                    }
-                    other @ (Progress::Missing | Progress::Failed(_)) => other,
-                };
-                (progress, is_timer)
-            }
-            Delivery::Start { workflow, arrival } => {
-                let progress = match self.resume_if(redelivery).await {
-                    Progress::Failed(reason) => Progress::Failed(reason),
-                    Progress::Stored | Progress::Ignored(_) | Progress::Missing => {
-                        self.decide(&Matter::Start { workflow, arrival }).await
-                    }
-                };
-                (progress, false)
+            Delivery::Input(input) => Matter::Input(input),
+            Delivery::Start { workflow, arrival } => Matter::Start { workflow, arrival },
+        };
+        self.take_in(matter, redelivery, done).await;
+    }
+
+    /// Decides on a message, and settles it or holds it.
+    async fn take_in(
+        &mut self,
+        matter: Matter,
+        redelivery: Redelivery,
+        done: oneshot::Sender<Settled>,
+    ) {
+        self.incoming = true;
+        let starts = matches!(matter, Matter::Start { .. });
+        let is_timer = matches!(matter, Matter::Input(Input::Timer));
+        let progress = match self.resume_if(redelivery).await {
+            Progress::Missing if !starts => Progress::Missing,
+            Progress::Failed(reason) => Progress::Failed(reason),
+            Progress::Stored | Progress::Ignored(_) | Progress::Missing => {
+                self.decide(&matter).await
             }
         };
         self.incoming = false;
@@ -176,7 +211,8 @@ impl Actor {
             }
             Progress::Stored | Progress::Ignored(_) if self.is_driven_here() => {
                 self.held_since.get_or_insert_with(Instant::now);
-                self.held.push(done);
+                let unsaved = self.is_unsaved().then_some(matter);
+                self.held.push(Held { done, unsaved });
             }
             // The armed timer itself, ahead of our clock: without it nothing would wake the saga.
             Progress::Ignored(Ignored::NothingDue) if is_timer && self.is_parked() => {
@@ -204,14 +240,24 @@ impl Actor {
         if lineage.is_some_and(|lineage| lineage != self.lineage) {
             return;
         }
-        if let Some(reply) = reply {
-            self.go_on(Input::Reply(reply)).await;
+        match (reply, lineage) {
+            (None, _) => {}
+            (Some(reply), None) => self.take_answer(reply).await,
+            (Some(reply), Some(_)) => self.go_on(Matter::Answer(reply)).await,
+        }
+    }
+
+    /// The answer to a command that is stored. It is not given twice, so it is kept until it is stored too.
+    async fn take_answer(&mut self, reply: Reply) {
+        self.go_on(Matter::Input(Input::Reply(reply.clone()))).await;
+        if self.is_unsaved() {
+            self.unsaved_answers.push(reply);
         }
     }
 
     /// Decides on something that no message brought.
-    async fn go_on(&mut self, input: Input) {
-        match self.decide(&Matter::Input(input)).await {
+    async fn go_on(&mut self, matter: Matter) {
+        match self.decide(&matter).await {
             Progress::Failed(reason) => self.give_back(&reason),
             Progress::Stored | Progress::Ignored(_) | Progress::Missing => {
                 if !self.is_driven_here() {
@@ -235,7 +281,7 @@ impl Actor {
             if let State::Unloaded = self.state
                 && let Err(trouble) = self.load().await
             {
-                return self.give_up_on(trouble, matter.said()).await;
+                return self.give_up_on(trouble, matter).await;
             }
             let replica = self.engine.0.clock.replica().to_owned();
             let turn = Turn {
@@ -262,6 +308,7 @@ impl Actor {
                     } => {
                         let input = match matter {
                             Matter::Input(input) => input.clone(),
+                            Matter::Answer(reply) => Input::Reply(reply.clone()),
                             Matter::Start { arrival, .. } => Input::Arrival(arrival.clone()),
                         };
                         if record.workflow == CASE_WORKFLOW {
@@ -305,10 +352,16 @@ impl Actor {
                     Ok(Stored::Yes) => return Progress::Stored,
                     // Somebody else wrote since: read, decide again, never repeat blindly.
                     Ok(Stored::Conflict) => {
-                        self.engine.0.metrics.conflict();
-                        self.forget();
+                        self.overtaken(was_unsaved);
+                        if was_unsaved && matches!(matter, Matter::Answer(_)) {
+                            // Whether there is still something to drive is for the stored record to say.
+                            return match self.load().await {
+                                Ok(()) => Progress::Ignored(Ignored::Forgotten),
+                                Err(trouble) => self.give_up_on(trouble, matter).await,
+                            };
+                        }
                     }
-                    Err(trouble) => return self.give_up_on(trouble, matter.said()).await,
+                    Err(trouble) => return self.give_up_on(trouble, matter).await,
                 },
             }
         }
@@ -389,6 +442,7 @@ impl Actor {
             revision,
             unsaved: false,
         };
+        self.all_saved();
         self.perform(commands, None);
         if !self.is_driven_here() {
             self.release();

@@ -108,4 +108,6 @@ pub enum Ignored {
     Ended,
     /// The record cannot be read or written; a case says so.
     Poisoned,
+    /// It answers a command that was sent on facts forgotten since.
+    Forgotten,
 }

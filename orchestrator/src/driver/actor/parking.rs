@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Actor, Settled, State, settle, wait_until};
+use super::{Actor, Again, Settled, State, settle, wait_until};
 use crate::saga::action::Command;
 use crate::saga::record::SagaRecord;
 use crate::store::{CommitOutcome, Timer, Write};
@@ -67,13 +67,14 @@ impl Actor {
         match self.engine.0.store.commit(&write).await {
             CommitOutcome::Written(written) => {
                 (*revision, *unsaved) = (written, false);
+                self.all_saved();
                 self.engine.0.metrics.parked();
                 self.release();
             }
             CommitOutcome::Conflict => {
                 // Another replica has written: see who drives the saga now.
-                self.engine.0.metrics.conflict();
-                self.forget();
+                let unsaved = *unsaved;
+                self.overtaken(unsaved);
                 if let Err(trouble) = self.load().await {
                     return self.give_back(trouble.reason());
                 }
@@ -154,14 +155,45 @@ impl Actor {
         self.begin_lineage();
     }
 
+    /// Another replica has written since. What was said in memory alone is said again: first what was
+    /// answered, as that may be all that messages wait for.
+    pub(super) fn overtaken(&mut self, unsaved: bool) {
+        self.engine.0.metrics.conflict();
+        self.forget();
+        if !unsaved {
+            return;
+        }
+        let answers = self.unsaved_answers.drain(..).map(Again::Answer);
+        self.again.extend(answers);
+        for mut held in std::mem::take(&mut self.held) {
+            match held.unsaved.take() {
+                Some(matter) => self.again.push_back(Again::Message(matter, held.done)),
+                None => self.held.push(held),
+            }
+        }
+    }
+
+    /// Everything known is stored.
+    pub(super) fn all_saved(&mut self) {
+        self.unsaved_answers.clear();
+        for held in &mut self.held {
+            held.unsaved = None;
+        }
+    }
+
+    /// Whether there are facts in memory that are not stored.
+    pub(super) fn is_unsaved(&self) -> bool {
+        matches!(self.state, State::Present { unsaved: true, .. })
+    }
+
     pub(super) fn begin_lineage(&mut self) {
         self.lineage = self.engine.0.lineages.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn release(&mut self) {
         self.held_since = None;
-        for done in self.held.drain(..) {
-            settle(done, Settled::Done);
+        for held in self.held.drain(..) {
+            settle(held.done, Settled::Done);
         }
     }
 
@@ -170,8 +202,8 @@ impl Actor {
     /// writes, if there are any, arm the timer.
     pub(super) fn leave(&mut self) {
         self.held_since = None;
-        for done in self.held.drain(..) {
-            settle(done, Settled::Left);
+        for held in self.held.drain(..) {
+            settle(held.done, Settled::Left);
         }
     }
 
@@ -179,8 +211,15 @@ impl Actor {
     pub(super) fn give_back(&mut self, reason: &str) {
         self.forget();
         self.held_since = None;
-        for done in self.held.drain(..) {
-            settle(done, Settled::Again(reason.to_owned()));
+        for held in self.held.drain(..) {
+            settle(held.done, Settled::Again(reason.to_owned()));
+        }
+        // An answer that is dropped here is asked for again when its command's time is up.
+        self.unsaved_answers.clear();
+        for again in self.again.drain(..) {
+            if let Again::Message(_, done) = again {
+                settle(done, Settled::Again(reason.to_owned()));
+            }
         }
     }
 }

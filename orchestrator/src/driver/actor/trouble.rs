@@ -12,7 +12,7 @@ impl Actor {
     /// What passes is tried again later. What lasts is kept as a case of its own, so that one saga that
     /// cannot be read or stored never holds up its messages, let alone others'. Each message is a case of
     /// its own: it is acknowledged, so this is where a person finds what it said.
-    pub(super) async fn give_up_on(&mut self, trouble: Trouble, said: Said) -> Progress {
+    pub(super) async fn give_up_on(&mut self, trouble: Trouble, matter: &Matter) -> Progress {
         let reason = match trouble {
             Trouble::Passing(reason) => return Progress::Failed(reason),
             Trouble::Lasting(reason) => reason,
@@ -20,14 +20,14 @@ impl Actor {
         self.forget();
         let mut parts = vec![self.saga_id.as_str(), "poison"];
         let mut evidence = serde_json::json!({ "saga_id": self.saga_id });
-        match &said {
+        match said(matter) {
             // The message behind a takeover is decided on right after it, and finds the same trouble.
             Said::Takeover => return Progress::Ignored(Ignored::Poisoned),
             Said::Nothing => {}
             Said::Message { id, body } => {
                 parts.push(id);
-                evidence["message_id"] = id.as_str().into();
-                evidence["message"] = body.clone();
+                evidence["message_id"] = id.into();
+                evidence["message"] = body;
             }
         }
         let id = SagaId::from_parts(CASE_WORKFLOW, &parts);
@@ -61,11 +61,11 @@ impl Trouble {
 }
 
 /// What a decision was about to take in.
-pub(super) enum Said {
+enum Said<'a> {
     /// A message, which goes when it is acknowledged.
     Message {
         /// The same on every redelivery.
-        id: String,
+        id: &'a str,
         /// What it says.
         body: serde_json::Value,
     },
@@ -75,23 +75,15 @@ pub(super) enum Said {
     Nothing,
 }
 
-impl Matter {
-    /// What a message said, for the case that keeps it.
-    pub(super) fn said(&self) -> Said {
-        let message = |id: &str, body: &serde_json::Value| Said::Message {
-            id: id.to_owned(),
-            body: body.clone(),
-        };
-        match self {
-            Self::Start { arrival, .. } | Self::Input(Input::Arrival(arrival)) => {
-                message(&arrival.message_id, &arrival.input)
-            }
-            Self::Input(Input::Signal(signal)) => message(&signal.message_id, &signal.body),
-            Self::Input(Input::Cancel(cancel)) => {
-                message(&cancel.message_id, &cancel.reason.clone().into())
-            }
-            Self::Input(Input::Resume) => Said::Takeover,
-            Self::Input(Input::Reply(_) | Input::Timer) => Said::Nothing,
+fn said(matter: &Matter) -> Said<'_> {
+    let (id, body) = match matter {
+        Matter::Start { arrival, .. } | Matter::Input(Input::Arrival(arrival)) => {
+            (&arrival.message_id, arrival.input.clone())
         }
-    }
+        Matter::Input(Input::Signal(signal)) => (&signal.message_id, signal.body.clone()),
+        Matter::Input(Input::Cancel(cancel)) => (&cancel.message_id, cancel.reason.clone().into()),
+        Matter::Input(Input::Resume) => return Said::Takeover,
+        Matter::Input(Input::Reply(_) | Input::Timer) | Matter::Answer(_) => return Said::Nothing,
+    };
+    Said::Message { id, body }
 }
