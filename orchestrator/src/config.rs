@@ -207,7 +207,10 @@ impl Config {
             providers: self.providers()?,
             fx: fx(settings.fx)?,
             listen: listen(settings.listen)?,
-            limits: hold.map_or_else(Limits::default, |hold| Limits { hold }),
+            limits: hold.map_or_else(Limits::default, |hold| Limits {
+                hold,
+                ..Limits::default()
+            }),
             grace: grace.unwrap_or(Duration::from_secs(20)),
             allow_unsafe_durability: unsafe_allowed.unwrap_or(false),
         })

@@ -163,19 +163,20 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
             what: "state stream",
             source: error.into(),
         })?;
+    let partition = &config.partition;
+    let intake = consumer(&js, partition.intake_stream(), partition.intake_consumer()).await?;
+    let timers = consumer(&js, partition.state_stream(), partition.timers_consumer()).await?;
+    let out = intake.cached_info().config.max_ack_pending;
     let engine = Engine::new(
         store,
         Workflows::default(),
         parts.participants.clone(),
         clock.clone(),
-        config.limits,
+        config.limits.within(out),
         metrics.clone(),
     );
     tokio::spawn(take_late_replies(engine.clone(), parts.late));
 
-    let partition = &config.partition;
-    let intake = consumer(&js, partition.intake_stream(), partition.intake_consumer()).await?;
-    let timers = consumer(&js, partition.state_stream(), partition.timers_consumer()).await?;
     let consuming = CancellationToken::new();
     let intake = tokio::spawn(consume::run(
         intake,

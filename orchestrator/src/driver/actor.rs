@@ -4,6 +4,8 @@ mod parking;
 mod trouble;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use contracts::id::SagaId;
@@ -126,6 +128,23 @@ struct Held {
     done: oneshot::Sender<Settled>,
     /// What it said, while that is in memory alone.
     unsaved: Option<Matter>,
+    _room: Room,
+}
+
+/// Counts the messages held in this process.
+struct Room(Arc<AtomicUsize>);
+
+impl Room {
+    fn take(held: &Arc<AtomicUsize>) -> Self {
+        held.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(held))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Something that was decided on and has been forgotten.
@@ -212,7 +231,11 @@ impl Actor {
             Progress::Stored | Progress::Ignored(_) if self.is_driven_here() => {
                 self.held_since.get_or_insert_with(Instant::now);
                 let unsaved = self.is_unsaved().then_some(matter);
-                self.held.push(Held { done, unsaved });
+                self.held.push(Held {
+                    done,
+                    unsaved,
+                    _room: Room::take(&self.engine.0.held),
+                });
             }
             // The armed timer itself, ahead of our clock: without it nothing would wake the saga.
             Progress::Ignored(Ignored::NothingDue) if is_timer && self.is_parked() => {

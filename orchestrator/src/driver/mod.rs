@@ -10,7 +10,7 @@
 mod actor;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,12 +36,38 @@ pub struct Limits {
     /// A message is held unacknowledged at most so long; then the saga is parked with a timer armed,
     /// so that a slow region cannot fill the consumer's limit of pending messages.
     pub hold: Duration,
+    /// With more messages held than this, each is held for a moment only: what a sound region answers
+    /// at once still needs no timer, and what a silent one leaves open makes room.
+    pub roomy: usize,
 }
+
+/// The moment: longer than a deposit takes where everything answers.
+const MOMENT: Duration = Duration::from_millis(100);
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             hold: Duration::from_secs(2),
+            roomy: 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// These limits where so many messages may be out at a time, at all replicas together.
+    #[must_use]
+    pub fn within(self, max_ack_pending: i64) -> Self {
+        // A quarter: a few replicas share the consumer, and not all of it may be held by sagas that wait.
+        let roomy =
+            usize::try_from(max_ack_pending).map_or(self.roomy, |out| self.roomy.min(out / 4));
+        Self { roomy, ..self }
+    }
+
+    fn hold_with(self, held: usize) -> Duration {
+        if held > self.roomy {
+            self.hold.min(MOMENT)
+        } else {
+            self.hold
         }
     }
 }
@@ -61,6 +87,7 @@ struct Inner {
     tasks: TaskTracker,
     stop: CancellationToken,
     lineages: AtomicU64,
+    held: Arc<AtomicUsize>,
 }
 
 /// Something for one saga.
@@ -147,6 +174,7 @@ impl Engine {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             lineages: AtomicU64::new(0),
+            held: Arc::default(),
         }))
     }
 
@@ -336,5 +364,20 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("replica", &self.0.clock.replica())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_less_room_the_shorter_a_message_is_held() {
+        let limits = Limits::default().within(8);
+        assert_eq!(limits.roomy, 2);
+        assert_eq!(limits.hold_with(2), limits.hold);
+        assert_eq!(limits.hold_with(3), MOMENT);
+        assert_eq!(Limits::default().within(-1).roomy, Limits::default().roomy);
+        assert_eq!(Limits::default().within(4096).roomy, 1024);
     }
 }

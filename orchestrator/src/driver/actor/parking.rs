@@ -146,7 +146,9 @@ impl Actor {
 
     pub(super) fn hold_ends_in(&self) -> Option<Duration> {
         let since = self.held_since?;
-        Some((since + self.engine.0.limits.hold).saturating_duration_since(Instant::now()))
+        let held = self.engine.0.held.load(Ordering::Relaxed);
+        let hold = self.engine.0.limits.hold_with(held);
+        Some((since + hold).saturating_duration_since(Instant::now()))
     }
 
     /// Drops what is known of the record, with any facts that are not stored.
