@@ -1,14 +1,15 @@
 //! A durable pull consumer as a loop: each message in its own task, kept alive while it is worked on,
 //! acknowledged only when it is settled.
 
+mod pull;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::consumer::pull::{MessagesError, Stream};
-use async_nats::jetstream::{AckKind, Message};
-use futures::{FutureExt as _, StreamExt as _};
+use async_nats::jetstream::{self, AckKind, Message};
+use pull::{Heard, Pull};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,7 +31,7 @@ pub trait Handle: Clone + Send + Sync + 'static {
     fn handle(&self, message: &Message) -> impl Future<Output = Handled> + Send;
 }
 
-/// Messages asked for at a time; what is fetched ahead burns its acknowledgement time.
+/// Messages asked for at a time.
 const BATCH: usize = 100;
 
 /// Messages at work at once. More would only wait longer for the databases, until their steps time out.
@@ -43,21 +44,19 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// Consumes until `stop`, then waits for the messages at work.
-pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: CancellationToken) {
+/// Consumes until `stop`, then hands on what has not been begun and waits for the messages at work.
+pub async fn run<H: Handle>(
+    context: jetstream::Context,
+    consumer: PullConsumer,
+    handler: H,
+    stop: CancellationToken,
+) {
     let ack_wait = consumer.cached_info().config.ack_wait;
     let tasks = TaskTracker::new();
     let slots = Arc::new(Semaphore::new(AT_WORK));
     while !stop.is_cancelled() {
-        let opened = consumer
-            .stream()
-            .max_messages_per_batch(BATCH)
-            .expires(Duration::from_secs(30))
-            .heartbeat(Duration::from_secs(5))
-            .messages()
-            .await;
-        let mut messages = match opened {
-            Ok(messages) => messages,
+        let mut pull = match Pull::open(&context, &consumer).await {
+            Ok(pull) => pull,
             Err(error) => {
                 tracing::warn!(%error, "the consumer cannot be opened; trying again");
                 pause(&stop).await;
@@ -65,53 +64,75 @@ pub async fn run<H: Handle>(consumer: PullConsumer, handler: H, stop: Cancellati
             }
         };
         loop {
-            let next = tokio::select! {
+            let heard = tokio::select! {
                 biased;
-                () = stop.cancelled() => {
-                    hand_on(&mut messages).await;
-                    break;
-                }
-                next = next(&mut messages, &slots) => next,
-            };
-            match next {
-                Some(Ok((message, slot))) => {
+                () = stop.cancelled() => break,
+                heard = fill(&mut pull, &slots, |message, slot| {
                     let handler = handler.clone();
                     let stop = stop.clone();
                     tasks.spawn(async move {
                         settle(&handler, message, ack_wait, &stop).await;
                         drop(slot);
                     });
+                }) => heard,
+            };
+            match heard {
+                Filled::Ended => {}
+                Filled::Refused(reason) => {
+                    tracing::debug!(reason, "a request for messages was refused");
+                    pause(&stop).await;
                 }
-                Some(Err(error)) => {
-                    // A missed heartbeat or a reconnect; the stream goes on or ends by itself.
-                    tracing::debug!(%error, "consumer");
-                }
-                None => {
+                Filled::Closed => {
                     tracing::warn!("the consumer's subscription ended; opening it again");
                     pause(&stop).await;
                     break;
                 }
             }
         }
+        // They go back at once instead of when their time is up.
+        for message in pull.close().await {
+            acknowledge(&message, AckKind::Nak(None)).await;
+        }
     }
     tasks.close();
     tasks.wait().await;
 }
 
-/// A message, once there is room to work on it.
-async fn next(
-    messages: &mut Stream,
-    slots: &Arc<Semaphore>,
-) -> Option<Result<(Message, OwnedSemaphorePermit), MessagesError>> {
-    let slot = slots.clone().acquire_owned().await.ok()?;
-    let message = messages.next().await?;
-    Some(message.map(|message| (message, slot)))
+/// How a request for messages came to its end.
+enum Filled {
+    Ended,
+    Refused(String),
+    Closed,
 }
 
-/// Messages fetched ahead and not begun go back at once instead of when their time is up.
-async fn hand_on(messages: &mut Stream) {
-    while let Some(Some(Ok(message))) = messages.next().now_or_never() {
-        acknowledge(&message, AckKind::Nak(None)).await;
+/// Asks for as many messages as there is room for and begins each as it comes. Dropping the future
+/// loses no message: one that has come is begun before the next is awaited.
+async fn fill(
+    pull: &mut Pull,
+    slots: &Arc<Semaphore>,
+    mut begin: impl FnMut(Message, Option<OwnedSemaphorePermit>),
+) -> Filled {
+    let Ok(mut room) = slots.clone().acquire_owned().await else {
+        return Filled::Closed;
+    };
+    while room.num_permits() < BATCH
+        && let Ok(more) = slots.clone().try_acquire_owned()
+    {
+        room.merge(more);
+    }
+    if let Err(error) = pull.ask(room.num_permits()).await {
+        return Filled::Refused(error.to_string());
+    }
+    loop {
+        match pull.next().await {
+            Heard::Message(message) => begin(*message, room.split(1)),
+            Heard::Ended => return Filled::Ended,
+            Heard::Refused(reason) => return Filled::Refused(reason),
+            Heard::Closed => return Filled::Closed,
+        }
+        if room.num_permits() == 0 {
+            return Filled::Ended;
+        }
     }
 }
 

@@ -179,11 +179,13 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
 
     let consuming = CancellationToken::new();
     let intake = tokio::spawn(consume::run(
+        js.clone(),
         intake,
         Intake::new(engine.clone(), parts.providers),
         consuming.clone(),
     ));
     let timers = tokio::spawn(consume::run(
+        js.clone(),
         timers,
         Timers::new(engine.clone()),
         consuming.clone(),
