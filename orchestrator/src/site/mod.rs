@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 /// How often a condition that nobody announces is looked at.
@@ -337,6 +337,14 @@ impl Site {
     /// As [`Self::kill`].
     pub fn is_running(&mut self, name: &str) -> Result<bool, SiteError> {
         self.process(name)?.is_running()
+    }
+
+    /// How a process ended; `None` while it runs.
+    ///
+    /// # Errors
+    /// As [`Self::kill`].
+    pub fn exit_status(&mut self, name: &str) -> Result<Option<ExitStatus>, SiteError> {
+        self.process(name)?.exit_status()
     }
 
     /// The end of a process's output.

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 const TAIL_LINES: usize = 30;
@@ -97,6 +97,11 @@ impl Process {
 
     pub(super) fn is_running(&mut self) -> Result<bool, SiteError> {
         Ok(self.child.try_wait().map_err(io(&self.name))?.is_none())
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(super) fn exit_status(&mut self) -> Result<Option<ExitStatus>, SiteError> {
+        self.child.try_wait().map_err(io(&self.name))
     }
 
     /// Fails, with the end of the log, when it has ended.
