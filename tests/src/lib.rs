@@ -1,5 +1,11 @@
 //! Harness: real servers, real databases, real processes.
 
+pub mod audit;
 pub mod cluster;
+pub mod deposit;
+pub mod http;
+pub mod load;
 pub mod nats_cli;
+pub mod payments_lock;
 pub mod postgres;
+pub mod system;

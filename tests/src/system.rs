@@ -1,0 +1,516 @@
+//! A whole running system for a test: the servers of a [`Site`], the streams, orchestrators and region
+//! agents as child processes, and their databases, which the test reads as well.
+
+use crate::deposit::Deposit;
+use anyhow::{Context as _, ensure};
+use async_nats::jetstream::kv;
+use async_nats::{Client, jetstream};
+use contracts::id::{Region, SagaId};
+use futures::StreamExt as _;
+use orchestrator::partition::Partition;
+use orchestrator::payments::Payments;
+use orchestrator::regions::{RegionCache, Regions};
+use orchestrator::saga::record::SagaRecord;
+use orchestrator::site::{Leaf, Options, Server, Site, User};
+use orchestrator::{serve, setup, store};
+use region_agent::ledger::Ledger;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Longest wait for a process of ours to be ready; debug builds on a busy machine.
+const READY: Duration = Duration::from_secs(30);
+
+/// The region whose wallet the orchestrator calls in process.
+pub const DEFAULT_REGION: &str = "default";
+
+/// All regions of a [`System`].
+pub const REGIONS: [&str; 3] = ["eu", "asia", DEFAULT_REGION];
+
+/// Where payments and ledgers lie.
+#[derive(Debug, Clone)]
+pub struct Databases {
+    /// The core's payments.
+    pub payments: String,
+    /// One ledger a region.
+    pub ledgers: BTreeMap<&'static str, String>,
+}
+
+impl Databases {
+    /// SQLite files in a directory.
+    #[must_use]
+    pub fn sqlite(directory: &Path) -> Self {
+        let url = |name: &str| format!("sqlite://{}", directory.join(name).display());
+        Self {
+            payments: url("payments.db"),
+            ledgers: REGIONS
+                .map(|region| (region, url(&format!("wallet-{region}.db"))))
+                .into(),
+        }
+    }
+
+    /// New databases on a PostgreSQL server.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn postgres(server: &crate::postgres::Postgres) -> anyhow::Result<Self> {
+        let mut ledgers = BTreeMap::new();
+        for region in REGIONS {
+            let name = format!("wallet_{region}");
+            ledgers.insert(region, server.create_database(&name).await?);
+        }
+        Ok(Self {
+            payments: server.create_database("payments").await?,
+            ledgers,
+        })
+    }
+}
+
+/// A running system. Everything ends when it is dropped.
+#[derive(Debug)]
+pub struct System {
+    /// Servers and processes.
+    pub site: Site,
+    /// Databases, to be read by the test.
+    pub databases: Databases,
+    /// JetStream as the orchestrator sees it.
+    pub js: jetstream::Context,
+    core: Client,
+    gateway: Client,
+    records: kv::Store,
+    listen: BTreeMap<String, String>,
+    binaries: Binaries,
+}
+
+/// Programs under test.
+#[derive(Debug, Clone)]
+struct Binaries {
+    orchestrator: PathBuf,
+    agent: PathBuf,
+}
+
+impl Binaries {
+    /// Beside the test's own executable: `target/<profile>/deps/<test>`.
+    fn find() -> anyhow::Result<Self> {
+        let test = std::env::current_exe()?;
+        let directory = test
+            .parent()
+            .and_then(Path::parent)
+            .context("where binaries are")?;
+        let binaries = Self {
+            orchestrator: directory.join("orchestrator"),
+            agent: directory.join("region-agent"),
+        };
+        for program in [&binaries.orchestrator, &binaries.agent] {
+            ensure!(
+                program.is_file(),
+                "{} is missing: run `cargo build --workspace --bins` first",
+                program.display()
+            );
+        }
+        Ok(binaries)
+    }
+}
+
+impl System {
+    /// Servers, streams and databases; no orchestrator and no agent yet.
+    ///
+    /// # Errors
+    /// When a server does not start.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::start_on(None).await
+    }
+
+    /// As [`System::start`], on these databases instead of SQLite files.
+    ///
+    /// # Errors
+    /// When a server does not start.
+    pub async fn start_on(databases: Option<Databases>) -> anyhow::Result<Self> {
+        let site = Site::start(Options::default()).await.context("one node")?;
+        let core = site.connect(User::Orchestrator).await?;
+        let gateway = site.connect(User::Gateway).await?;
+        let report = setup::apply(&core, &Partition::only(1)).await?;
+        ensure!(report.is_as_declared(), "{}", report.render());
+        let js = serve::context(&core);
+        let records = js.get_key_value(Partition::only(1).bucket()).await?;
+        let databases = databases.unwrap_or_else(|| Databases::sqlite(site.dir()));
+        Ok(Self {
+            site,
+            databases,
+            js,
+            core,
+            gateway,
+            records,
+            listen: BTreeMap::new(),
+            binaries: Binaries::find()?,
+        })
+    }
+
+    /// With one agent a region and one orchestrator called `orchestrator`, all ready.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn start_whole() -> anyhow::Result<Self> {
+        let mut system = Self::start().await?;
+        for leaf in Leaf::ALL {
+            system.spawn_agent(&format!("agent-{leaf}"), leaf, &[])?;
+        }
+        system.spawn_orchestrator("orchestrator", &[])?;
+        for name in ["agent-eu", "agent-asia", "orchestrator"] {
+            system.ready(name).await?;
+        }
+        Ok(system)
+    }
+
+    /// Starts an orchestrator under a name. `extra` are further variables, without their prefix.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_orchestrator(&mut self, name: &str, extra: &[(&str, &str)]) -> anyhow::Result<()> {
+        const PREFIX: &str = "ORCHESTRATOR_";
+        let listen = free_address()?;
+        let mut command = Command::new(&self.binaries.orchestrator);
+        command
+            .arg("serve")
+            .current_dir(self.site.dir())
+            .envs(self.site.login(User::Orchestrator).environment(PREFIX));
+        for (key, value) in [
+            ("NAME", name),
+            ("PAYMENTS", &self.databases.payments),
+            ("WALLET", &self.databases.ledgers[DEFAULT_REGION]),
+            ("DEFAULT_REGION", DEFAULT_REGION),
+            ("REGIONS", "eu,asia"),
+            ("LISTEN", &listen),
+            ("GRACE", "2s"),
+        ]
+        .into_iter()
+        .chain(extra.iter().copied())
+        {
+            set(&mut command, PREFIX, key, value);
+        }
+        self.site.spawn(name, command)?;
+        self.listen.insert(name.to_owned(), listen);
+        Ok(())
+    }
+
+    /// Starts an agent of a leaf's region under a name. `extra` are further variables, without their
+    /// prefix.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_agent(
+        &mut self,
+        name: &str,
+        leaf: Leaf,
+        extra: &[(&str, &str)],
+    ) -> anyhow::Result<()> {
+        const PREFIX: &str = "REGION_AGENT_";
+        let listen = free_address()?;
+        let mut command = Command::new(&self.binaries.agent);
+        command
+            .arg("serve")
+            .current_dir(self.site.dir())
+            .envs(self.site.login(User::Agent(leaf)).environment(PREFIX));
+        for (key, value) in [
+            ("REGION", leaf.region()),
+            ("LEDGER", &self.databases.ledgers[leaf.region()]),
+            ("LISTEN", &listen),
+        ]
+        .into_iter()
+        .chain(extra.iter().copied())
+        {
+            set(&mut command, PREFIX, key, value);
+        }
+        self.site.spawn(name, command)?;
+        self.listen.insert(name.to_owned(), listen);
+        Ok(())
+    }
+
+    /// Waits until a process of ours says that it is ready.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time.
+    pub async fn ready(&mut self, name: &str) -> anyhow::Result<()> {
+        let address = self.listen.get(name).context("no such process")?.clone();
+        let known = name.to_owned();
+        self.site
+            .until(&format!("{name} ready"), READY, async |site| {
+                if !site.is_running(&known)? {
+                    let log = site.log_tail(&known);
+                    return Err(orchestrator::site::SiteError::Ended {
+                        name: known.clone(),
+                        status: "while it was awaited".to_owned(),
+                        log,
+                    });
+                }
+                let answer = crate::http::get(&address, "/readyz").await;
+                Ok(answer.is_ok_and(|page| page.status == 200).then_some(()))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// `host:port` of a process's health pages.
+    #[must_use]
+    pub fn health_of(&self, name: &str) -> &str {
+        self.listen.get(name).map_or("", String::as_str)
+    }
+
+    /// Starts a process again as it was started first, killing it before if it runs.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn restart(&mut self, name: &str) -> anyhow::Result<()> {
+        Ok(self.site.restart(name)?)
+    }
+
+    /// Kills the core server as `kill -9` does and starts it again on the same store.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub async fn crash_core(&mut self) -> anyhow::Result<()> {
+        self.site.kill(&self.site.server_name(Server::Core(1)))?;
+        Ok(self.site.restart_server(Server::Core(1)).await?)
+    }
+
+    /// Stores a deposit's callback as the gateway does, under an event id of the caller's choice.
+    ///
+    /// # Errors
+    /// When it is not acknowledged; a repeat of the same callback is.
+    pub async fn send_callback(&self, deposit: &Deposit, event_id: &str) -> anyhow::Result<Stored> {
+        self.sender().send(deposit, event_id).await
+    }
+
+    /// Something that stores callbacks and can be moved to another task.
+    #[must_use]
+    pub fn sender(&self) -> Sender {
+        Sender(self.gateway.clone())
+    }
+
+    /// Stores a deposit's callback once.
+    ///
+    /// # Errors
+    /// As [`System::send_callback`].
+    pub async fn deposit(&self, deposit: &Deposit) -> anyhow::Result<()> {
+        let stored = self.send_callback(deposit, &deposit.external_id).await?;
+        ensure!(
+            stored == Stored::New,
+            "{} was there before",
+            deposit.external_id
+        );
+        Ok(())
+    }
+
+    /// A saga's record with its revision.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn record(&self, saga: &SagaId) -> anyhow::Result<Option<(SagaRecord, u64)>> {
+        match self.records.entry(saga.key()).await? {
+            None => Ok(None),
+            Some(entry) => Ok(Some((decode(&entry.value)?, entry.revision))),
+        }
+    }
+
+    /// All revisions of a record that are kept, oldest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn history(&self, saga: &SagaId) -> anyhow::Result<Vec<SagaRecord>> {
+        let mut entries = self.records.history(saga.key()).await?;
+        let mut records = Vec::new();
+        while let Some(entry) = entries.next().await {
+            records.push(decode(&entry?.value)?);
+        }
+        Ok(records)
+    }
+
+    /// Waits for a revision of a saga's record that `wanted` picks.
+    ///
+    /// # Errors
+    /// When none comes within `bound`, with the last one that came and the ends of all logs.
+    pub async fn until_record(
+        &mut self,
+        saga: &SagaId,
+        bound: Duration,
+        mut wanted: impl FnMut(&SagaRecord) -> bool,
+    ) -> anyhow::Result<SagaRecord> {
+        let mut last = None;
+        let records = self.records.clone();
+        let looking = async {
+            loop {
+                // A watch does not outlive a restart of the server: begin it anew.
+                let Ok(mut watch) = records.watch_with_history(saga.key()).await else {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
+                while let Ok(Some(entry)) =
+                    tokio::time::timeout(Duration::from_secs(2), watch.next()).await
+                {
+                    let Ok(entry) = entry else { break };
+                    let record = decode(&entry.value)?;
+                    if wanted(&record) {
+                        return Ok(record);
+                    }
+                    last = Some(record);
+                }
+            }
+        };
+        match tokio::time::timeout(bound, looking).await {
+            Ok(found) => found,
+            Err(_elapsed) => {
+                let seen = last.map(|record| serde_json::to_string_pretty(&record));
+                let mut text = seen.transpose()?.unwrap_or_else(|| "no record".to_owned());
+                for name in self.listen.keys() {
+                    text.push_str(&format!("\n--- {name}\n{}", self.site.log_tail(name)));
+                }
+                anyhow::bail!("saga {saga} is not as awaited within {bound:?}: {text}")
+            }
+        }
+    }
+
+    /// Waits until a saga has ended.
+    ///
+    /// # Errors
+    /// As [`System::until_record`].
+    pub async fn until_ended(
+        &mut self,
+        saga: &SagaId,
+        bound: Duration,
+    ) -> anyhow::Result<SagaRecord> {
+        self.until_record(saga, bound, |record| record.status.is_terminal())
+            .await
+    }
+
+    /// The connection with the orchestrator's rights.
+    #[must_use]
+    pub fn core(&self) -> &Client {
+        &self.core
+    }
+
+    /// A region's ledger, opened by the test.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub async fn ledger(&self, region: &str) -> anyhow::Result<Ledger> {
+        let url = self.databases.ledgers.get(region).context("region")?;
+        Ok(Ledger::open_with(url, 2).await?)
+    }
+
+    /// The payments, opened by the test.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub async fn payments(&self) -> anyhow::Result<Payments> {
+        let region = |name: &str| Region::new(name);
+        let regions = Regions::new([region("eu")?, region("asia")?], region(DEFAULT_REGION)?);
+        Ok(Payments::open(&self.databases.payments, 2, regions, RegionCache::Off).await?)
+    }
+
+    /// Waits until the intake holds so many callbacks.
+    ///
+    /// # Errors
+    /// When it does not in time.
+    pub async fn until_stored(&self, count: usize, bound: Duration) -> anyhow::Result<()> {
+        let looking = async {
+            loop {
+                let stream = self.js.get_stream(Partition::only(1).intake_stream()).await;
+                if stream.is_ok_and(|stream| {
+                    stream.cached_info().state.messages >= u64::try_from(count).unwrap_or(u64::MAX)
+                }) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(bound, looking)
+            .await
+            .with_context(|| format!("{count} callbacks are not stored within {bound:?}"))
+    }
+
+    /// What the server tells of the consumer of the intake.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn intake(&self) -> anyhow::Result<jetstream::consumer::Info> {
+        let partition = Partition::only(1);
+        let mut consumer: jetstream::consumer::PullConsumer = self
+            .js
+            .get_consumer_from_stream(partition.intake_consumer(), partition.intake_stream())
+            .await?;
+        Ok(consumer.info().await?.clone())
+    }
+}
+
+/// Whether a callback was new to the intake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Stored now.
+    New,
+    /// The very same is stored already.
+    Before,
+}
+
+/// Stores callbacks as the gateway does.
+#[derive(Debug, Clone)]
+pub struct Sender(Client);
+
+impl Sender {
+    /// Stores a callback and waits until it is on disk, trying again while the server is away.
+    ///
+    /// # Errors
+    /// When it is not acknowledged for half a minute, or refused.
+    pub async fn send(&self, deposit: &Deposit, event_id: &str) -> anyhow::Result<Stored> {
+        /// The server's code for "this subject holds its one message already".
+        const STORED_BEFORE: u64 = 10077;
+        let body = deposit.body();
+        let subject = contracts::subject::callback(&deposit.provider(), event_id, body.as_bytes());
+        let sending = async {
+            loop {
+                let request = self.0.request(subject.clone(), body.clone().into());
+                let bound = Duration::from_secs(3);
+                if let Ok(Ok(reply)) = tokio::time::timeout(bound, request).await {
+                    let answer: Value = serde_json::from_slice(&reply.payload)?;
+                    match answer["error"]["err_code"].as_u64() {
+                        None => return Ok(Stored::New),
+                        Some(STORED_BEFORE) => return Ok(Stored::Before),
+                        // Starting or electing.
+                        Some(_) if answer["error"]["code"] == 503 => {}
+                        Some(_) => anyhow::bail!("{subject}: {answer}"),
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), sending)
+            .await
+            .with_context(|| format!("{subject} is not acknowledged"))?
+    }
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// When it is none.
+pub fn decode(value: &[u8]) -> anyhow::Result<SagaRecord> {
+    store::decode(value).map_err(|reason| anyhow::anyhow!("record: {reason}"))
+}
+
+fn set(command: &mut Command, prefix: &str, key: &str, value: &str) {
+    // Variables of others, such as the exporter's, keep their own names.
+    if key.starts_with("OTEL_") {
+        command.env(key, value);
+    } else {
+        command.env(format!("{prefix}{key}"), value);
+    }
+}
+
+/// An address nobody listens on now. It may be taken before it is bound; then the process says so.
+fn free_address() -> anyhow::Result<String> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?
+        .local_addr()?
+        .to_string())
+}
