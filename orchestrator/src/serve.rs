@@ -376,7 +376,7 @@ async fn take_late_replies(
     mut late: mpsc::UnboundedReceiver<crate::participants::LateReply>,
 ) {
     while let Some((saga_id, reply)) = late.recv().await {
-        engine.late_reply(saga_id, reply);
+        engine.late_reply(&saga_id, reply);
     }
 }
 

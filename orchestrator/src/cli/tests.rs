@@ -196,7 +196,7 @@ fn a_case_says_what_a_person_can_do() {
         "poison",
         "refused_after_pivot",
         "compensation_refused",
-        "compensation_overdue",
+        "overdue",
         "contradiction",
         "operation_conflict",
         "deadline_passed",

@@ -191,7 +191,7 @@ pub(super) fn reason(reason: CaseReason) -> &'static str {
         CaseReason::Poison => "poison",
         CaseReason::RefusedAfterPivot => "refused_after_pivot",
         CaseReason::CompensationRefused => "compensation_refused",
-        CaseReason::CompensationOverdue => "compensation_overdue",
+        CaseReason::Overdue => "overdue",
         CaseReason::Contradiction => "contradiction",
         CaseReason::OperationConflict => "operation_conflict",
         CaseReason::DeadlinePassed => "deadline_passed",
@@ -219,7 +219,7 @@ fn advice(reason: CaseReason) -> &'static str {
         CaseReason::CompensationRefused => {
             "look the operation up at its participant and offset it by hand"
         }
-        CaseReason::CompensationOverdue => {
+        CaseReason::Overdue => {
             "mend the participant or the way to it; the compensation goes on being tried"
         }
         CaseReason::Contradiction => {

@@ -89,6 +89,12 @@ pub(super) async fn run(
     .await;
 }
 
+/// Writes in a row that may find a newer record before the message is given back for later.
+const MAX_LOST_RACES: u32 = 50;
+
+/// Pause after a lost race, growing with each, so that two replicas do not chase one another.
+const LOST_RACE_PAUSE: Duration = Duration::from_millis(2);
+
 /// What this actor knows of the record.
 enum State {
     /// Nothing: read it before deciding.
@@ -186,22 +192,16 @@ impl Actor {
             redelivery,
             done,
         } = envelope;
-        // Without a message there is nothing to hold: a command of ours has come back.
-        let Some(done) = done else {
-            if let Delivery::Answered { reply, lineage } = delivery {
-                self.answered(reply, lineage).await;
-            }
-            return;
-        };
         let matter = match delivery {
-            Delivery::Answered { reply, lineage } => {
-                self.answered(reply, lineage).await;
-                return settle(done, Settled::Done);
-            }
+            // No message is behind an answer, so there is nothing to hold.
+            Delivery::Answered { reply, lineage } => return self.answered(reply, lineage).await,
+            Delivery::Late(reply) => return self.take_answer(reply).await,
             Delivery::Input(input) => Matter::Input(input),
             Delivery::Start { workflow, arrival } => Matter::Start { workflow, arrival },
         };
-        self.take_in(matter, redelivery, done).await;
+        if let Some(done) = done {
+            self.take_in(matter, redelivery, done).await;
+        }
     }
 
     /// Decides on a message, and settles it or holds it.
@@ -300,6 +300,7 @@ impl Actor {
 
     /// Decides until the outcome is stored.
     async fn decide(&mut self, matter: &Matter) -> Progress {
+        let mut lost = 0;
         loop {
             if let State::Unloaded = self.state
                 && let Err(trouble) = self.load().await
@@ -376,6 +377,12 @@ impl Actor {
                     // Somebody else wrote since: read, decide again, never repeat blindly.
                     Ok(Stored::Conflict) => {
                         self.overtaken(was_unsaved);
+                        lost += 1;
+                        if lost == MAX_LOST_RACES {
+                            let reason = format!("{lost} writes in a row found a newer record");
+                            return Progress::Failed(reason);
+                        }
+                        tokio::time::sleep(LOST_RACE_PAUSE * (lost - 1)).await;
                         if was_unsaved && matches!(matter, Matter::Answer(_)) {
                             // Whether there is still something to drive is for the stored record to say.
                             return match self.load().await {

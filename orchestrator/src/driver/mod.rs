@@ -102,6 +102,8 @@ pub enum Delivery {
     },
     /// Something for an existing saga.
     Input(Input),
+    /// An answer that nobody waits for any more.
+    Late(Reply),
     /// A command of this process has come back.
     Answered {
         /// Its answer; `None` when nothing was heard in time.
@@ -270,16 +272,14 @@ impl Engine {
     }
 
     /// An answer that nobody waits for any more is still a fact.
-    pub fn late_reply(&self, saga_id: SagaId, reply: Reply) {
-        let engine = self.clone();
+    pub fn late_reply(&self, saga_id: &SagaId, reply: Reply) {
         self.0.metrics.late_reply();
-        self.0.tasks.spawn(async move {
-            let delivery = Delivery::Input(Input::Reply(reply));
-            let settled = engine.deliver(&saga_id, delivery, Redelivery::First).await;
-            if settled != Settled::Done {
-                tracing::warn!(saga.id = %saga_id, ?settled, "a late answer could not be taken in");
-            }
-        });
+        let envelope = Envelope {
+            delivery: Delivery::Late(reply),
+            redelivery: Redelivery::First,
+            done: None,
+        };
+        self.enqueue(saga_id, envelope);
     }
 
     /// Does what a saga's decision asks for messages that the saga does not take in. Idempotent.
@@ -306,11 +306,17 @@ impl Engine {
                 let Some(workflow) = self.0.workflows.latest(&name) else {
                     return Err(format!("workflow {name} is not part of this build"));
                 };
+                if next == *saga_id {
+                    return Err(format!(
+                        "no further generation of {saga_id}: its id would be too long"
+                    ));
+                }
                 let delivery = Delivery::Start {
                     workflow,
                     arrival: Arrival { message_id, input },
                 };
-                Box::pin(self.deliver(&next, delivery, Redelivery::First)).await
+                // This may be done again after a crash that left the next one with nobody to drive it.
+                Box::pin(self.deliver(&next, delivery, Redelivery::Again)).await
             }
         };
         match settled {

@@ -120,7 +120,7 @@ impl CoreSide {
                         .map_err(Trouble::Quote)?,
                 )
             }
-            other => Ok(Answer::Refused {
+            other => Ok(Answer::Unacceptable {
                 code: "invalid".to_owned(),
                 message: format!("{other} is no step of the core"),
             }),
@@ -137,7 +137,7 @@ impl From<PaymentsError> for Trouble {
 impl Trouble {
     fn into_answer(self, command: &Command) -> Answer {
         match self {
-            Self::Parameters(error) => Answer::Refused {
+            Self::Parameters(error) => Answer::Unacceptable {
                 code: "invalid".to_owned(),
                 message: format!("{}: {error}", command.kind),
             },

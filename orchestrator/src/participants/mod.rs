@@ -56,7 +56,7 @@ impl Participants {
                 _ if self.known.contains(region) => {
                     self.regions.perform(region, saga_id, command).await
                 }
-                _ => Some(Answer::Refused {
+                _ => Some(Answer::Unacceptable {
                     code: "unknown_region".to_owned(),
                     message: format!("region {region} is not configured"),
                 }),

@@ -96,7 +96,7 @@ impl RegionBus {
         let body = match body {
             Ok(body) => body,
             Err(error) => {
-                return Some(Answer::Refused {
+                return Some(Answer::Unacceptable {
                     code: "invalid".to_owned(),
                     message: error.to_string(),
                 });

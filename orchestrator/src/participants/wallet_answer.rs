@@ -37,7 +37,7 @@ pub(super) fn answer(reply: WalletReply) -> Answer {
             let pause = i64::try_from(*retry_after_ms).unwrap_or(i64::MAX);
             not_executed("busy", SignedDuration::from_millis(pause))
         }
-        WalletReply::Invalid { field, message } => Answer::Refused {
+        WalletReply::Invalid { field, message } => Answer::Unacceptable {
             code: "invalid".to_owned(),
             message: format!("{field}: {message}"),
         },
@@ -75,7 +75,7 @@ pub(super) fn header(saga_id: &SagaId, command: &Command) -> CommandHeader {
 
 /// The wallet command a saga's command stands for.
 pub(super) fn wallet_command(command: &Command) -> Result<WalletCommand, Answer> {
-    let invalid = |error: serde_json::Error| Answer::Refused {
+    let invalid = |error: serde_json::Error| Answer::Unacceptable {
         code: "invalid".to_owned(),
         message: format!("{}: {error}", command.kind),
     };
@@ -86,7 +86,7 @@ pub(super) fn wallet_command(command: &Command) -> Result<WalletCommand, Answer>
         "wallet.revert" => serde_json::from_value::<WalletRevert>(command.request.clone())
             .map(WalletCommand::Revert)
             .map_err(invalid),
-        other => Err(Answer::Refused {
+        other => Err(Answer::Unacceptable {
             code: "invalid".to_owned(),
             message: format!("{other} is nothing a wallet can be asked for"),
         }),

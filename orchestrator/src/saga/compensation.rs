@@ -29,6 +29,23 @@ pub(super) fn turn_back(
     }
 }
 
+/// A person asks again: what a participant has refused to undo, for want of funds say, is tried anew.
+pub(super) fn try_refused_again(record: &mut SagaRecord) {
+    for undo in record
+        .steps
+        .iter_mut()
+        .filter_map(|step| step.undo.as_mut())
+    {
+        match undo.outcome {
+            Outcome::NotApplied { .. } | Outcome::Unknown { .. } => undo.outcome = Outcome::Planned,
+            Outcome::Planned
+            | Outcome::InFlight { .. }
+            | Outcome::BackingOff { .. }
+            | Outcome::Applied { .. } => {}
+        }
+    }
+}
+
 /// Settles the newest effect that is not settled, or ends the saga when there is none left.
 pub(super) fn advance(
     record: &mut SagaRecord,

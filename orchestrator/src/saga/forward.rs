@@ -38,6 +38,8 @@ pub(super) fn advance(
         );
         if has_patient_step(record) {
             let text = format!("{message}; the customer has paid, so it goes on being tried");
+            // It has done its work: the saga is late from here on, and is not late again.
+            record.deadline_at = None;
             open_case(
                 record,
                 CaseReason::DeadlinePassed,
@@ -92,18 +94,14 @@ pub(super) fn advance(
         }
         Err(Suspend::Waiting) => {
             take_events(record, events, emitted);
-            for step in wanted {
-                record.steps.push(step);
-                commands.extend(operation::send_forward(
-                    record,
-                    record.steps.len() - 1,
-                    turn,
-                ));
-            }
+            issue(record, wanted, commands, turn);
             if late && has_patient_step(record) {
                 return Advance::Rest;
             }
-            record.case = None;
+            record.case = record
+                .case
+                .take()
+                .filter(|case| case.reason == CaseReason::Overdue);
             let pending = record
                 .operations()
                 .any(|operation| operation.outcome.is_pending());

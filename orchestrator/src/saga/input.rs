@@ -60,6 +60,14 @@ pub enum Answer {
         /// Wait at least so long before the next attempt.
         retry_after: SignedDuration,
     },
+    /// This attempt was not executed, and no repetition of it will be as it stands: the participant or
+    /// the way to it does not understand it. Says nothing of earlier attempts.
+    Unacceptable {
+        /// Short code.
+        code: String,
+        /// For a person.
+        message: String,
+    },
     /// The participant or the way to it cannot tell.
     Unknown {
         /// For a person.

@@ -242,6 +242,7 @@ fn advance(
     let repeatable = record.status == Status::Running
         && record.direction == Direction::Forward
         && !commands.is_empty()
+        && events.is_empty()
         && commands.iter().all(|command| {
             command.attempt == 1
                 && record.steps.iter().any(|step| {

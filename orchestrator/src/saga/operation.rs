@@ -8,7 +8,7 @@ use super::flow::UNREACHABLE;
 use super::input::{Answer, Reply};
 use super::policy::{ALERT_AFTER_ATTEMPTS, Next, Policy};
 use super::record::{Case, CaseReason, Direction, Operation, Outcome, SagaRecord};
-use super::review::open_case;
+use super::review::{CASE_OPENED, open_case};
 
 /// Whether an answer changed the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,9 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
     match &reply.answer {
         Answer::Applied(body) => on_applied(record, index, side, body, turn),
         Answer::Refused { code, message } => on_refused(record, index, side, (code, message), turn),
+        Answer::Conflict { .. } if !operation.outcome.is_pending() => {
+            Applied::Nothing(Ignored::Settled)
+        }
         Answer::Conflict { fields } => {
             let message = format!(
                 "{} knows operation {} with other {}: compare both sides before anything is done",
@@ -73,8 +76,17 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
             );
             Applied::Changed
         }
-        Answer::NotExecuted { .. } | Answer::Unknown { .. } | Answer::Stale { .. } if !current => {
+        Answer::NotExecuted { .. }
+        | Answer::Unacceptable { .. }
+        | Answer::Unknown { .. }
+        | Answer::Stale { .. }
+            if !current =>
+        {
             Applied::Nothing(Ignored::Settled)
+        }
+        Answer::Unacceptable { code, message } => {
+            on_unacceptable(record, index, side, (code, message), turn);
+            Applied::Changed
         }
         Answer::NotExecuted { code, retry_after } => {
             let failure = Failure {
@@ -132,8 +144,8 @@ fn on_applied(
         at: turn.now,
     };
     let message = format!(
-        "{} of operation {} came after it counted as not applied",
-        "a success", operation.operation_id
+        "a success of operation {} came after it counted as not applied",
+        operation.operation_id
     );
     record.cause = format!("{} applied", step_label(record, index, side));
     record.last_progress_at = turn.now;
@@ -187,6 +199,52 @@ fn on_refused(
     record.cause = format!("{} refused: {code}", step_label(record, index, side));
     record.last_progress_at = turn.now;
     Applied::Changed
+}
+
+/// Nothing was done and nothing will be, as things are. A forward operation is given up, which is proof only
+/// if no earlier attempt may have arrived; a compensation goes on being tried, as there is no other way out.
+fn on_unacceptable(
+    record: &mut SagaRecord,
+    index: usize,
+    side: Side,
+    (code, message): (&str, &str),
+    turn: Turn<'_>,
+) {
+    let last = format!("{code}: {message}");
+    let operation = operation(record, index, side);
+    match (side, &operation.outcome) {
+        (
+            Side::Forward,
+            Outcome::InFlight {
+                doubtful: false, ..
+            },
+        ) => {
+            operation.outcome = Outcome::NotApplied {
+                code: code.to_owned(),
+                message: message.to_owned(),
+                at: turn.now,
+            };
+            record.cause = format!("{} not acceptable: {last}", step_label(record, index, side));
+        }
+        (Side::Forward, _) => {
+            operation.outcome = given_up(true, last.clone(), turn);
+            record.cause = format!("{} not acceptable: {last}", step_label(record, index, side));
+        }
+        (Side::Undo, _) => {
+            let at_least = SignedDuration::ZERO;
+            fail(
+                record,
+                index,
+                side,
+                Failure {
+                    doubtful: false,
+                    last,
+                    at_least,
+                },
+                turn,
+            );
+        }
+    }
 }
 
 /// Notices attempts that were not answered in time and sends what has waited long enough.
@@ -347,8 +405,9 @@ fn fail(record: &mut SagaRecord, index: usize, side: Side, failure: Failure, tur
     let overdue = tries == ALERT_AFTER_ATTEMPTS && policy == Policy::UntilDone;
     record.cause = format!("{label} attempt {tries}: {}", failure.last);
     if overdue && record.case.is_none() {
+        record.cause = format!("{CASE_OPENED}: {}", record.cause);
         record.case = Some(Case {
-            reason: CaseReason::CompensationOverdue,
+            reason: CaseReason::Overdue,
             message: format!(
                 "{label} has been tried {tries} times; it goes on being tried: {}",
                 failure.last

@@ -91,6 +91,9 @@ pub const MAX_SEEN: usize = 32;
 /// Signals kept in a record, so that a storm of them cannot make the record outgrow a message.
 pub const MAX_SIGNALS: usize = 64;
 
+/// Bytes of all signals of a record together.
+pub const MAX_SIGNAL_BYTES: usize = 128 * 1024;
+
 /// Where a saga stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -381,8 +384,8 @@ pub enum CaseReason {
     RefusedAfterPivot,
     /// A participant refused a compensation.
     CompensationRefused,
-    /// A compensation has been retried beyond its budget; it goes on.
-    CompensationOverdue,
+    /// A compensation, or a step after the pivot, has been retried beyond its budget; it goes on.
+    Overdue,
     /// What a participant says contradicts what it said before.
     Contradiction,
     /// A participant knows the operation id with other parameters.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::action::{Decision, Ignored};
 use super::input::{Answer, Reply};
 use super::record::{Case, CaseReason, Outcome, SagaRecord, Status};
-use super::{Turn, new_record, store};
+use super::{Turn, new_record, operation, store};
 
 /// A late answer agrees with what was settled, or a person has to look.
 pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_>) -> Decision {
@@ -30,6 +30,7 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
         // Nothing was done by that attempt, and nothing rests on it.
         Answer::Refused { .. }
         | Answer::NotExecuted { .. }
+        | Answer::Unacceptable { .. }
         | Answer::Unknown { .. }
         | Answer::Conflict { .. }
         | Answer::Stale { .. } => true,
@@ -41,6 +42,15 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
         "operation {} was reported applied after the saga ended {}: compare with the participant",
         reply.operation_id, record.status
     );
+    // It counts as an effect from now on: when a person cancels, it is settled like any other.
+    let applied = operation::on_reply(&mut record, reply, turn);
+    debug_assert_eq!(
+        applied,
+        operation::Applied::Changed,
+        "an applied answer that does not agree"
+    );
+    record.ended_at = None;
+    record.case = None;
     open_case(
         &mut record,
         CaseReason::Contradiction,

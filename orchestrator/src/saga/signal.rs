@@ -3,7 +3,8 @@
 use super::action::{Decision, Ignored, Note, Persist};
 use super::input::{Arrival, Cancel, Signal};
 use super::record::{
-    CaseReason, Direction, MAX_SIGNALS, SagaRecord, SignalRecord, Status, TurnReason,
+    CaseReason, Direction, MAX_SIGNAL_BYTES, MAX_SIGNALS, SagaRecord, SignalRecord, Status,
+    TurnReason,
 };
 use super::{ArrivalMeaning, Turn, Workflow, advance, compensation, store};
 
@@ -48,9 +49,9 @@ pub(super) fn on_arrival(
                 name: "late-fact".to_owned(),
                 body: arrival.input,
             };
-            take_signal(&mut record, signal, turn);
+            let notes = take_signal(&mut record, signal, turn);
             "late fact kept".clone_into(&mut record.cause);
-            store(record, Vec::new())
+            store(record, notes)
         }
         ArrivalMeaning::Signal { name, id } => {
             let signal = Signal {
@@ -95,28 +96,45 @@ pub(super) fn on_signal(
         );
     }
     let cause = format!("signal {} received", signal.name);
-    take_signal(&mut record, signal, turn);
+    let notes = take_signal(&mut record, signal, turn);
     record.cause = cause;
-    if record.status.is_terminal() || record.status == Status::NeedsReview {
-        return store(record, Vec::new());
+    if !notes.is_empty() || record.status.is_terminal() || record.status == Status::NeedsReview {
+        return store(record, notes);
     }
     advance(workflow, record, turn, Vec::new(), Persist::Now)
 }
 
-fn take_signal(record: &mut SagaRecord, signal: Signal, turn: Turn<'_>) {
+/// Adds a signal to the record. One that no longer fits is kept beside it, so that a storm of signals can
+/// neither be lost nor make the record outgrow a message.
+fn take_signal(record: &mut SagaRecord, signal: Signal, turn: Turn<'_>) -> Vec<Note> {
     record.note_seen(&signal.message_id);
     record.last_progress_at = turn.now;
-    if record.signals.len() >= MAX_SIGNALS {
-        record.duplicates += 1;
-        return;
+    let text = signal.body.to_string();
+    let bytes: usize = record
+        .signals
+        .iter()
+        .map(|known| known.body.to_string().len())
+        .sum();
+    if record.signals.len() >= MAX_SIGNALS || bytes + text.len() > MAX_SIGNAL_BYTES {
+        let message = format!(
+            "signal {} is one more than the saga's record can hold",
+            signal.id
+        );
+        let reason = CaseReason::OrphanSignal;
+        return vec![Note::OpenCase {
+            reason,
+            message,
+            input: signal.body,
+        }];
     }
     record.signals.push(SignalRecord {
-        digest: contracts::subject::short_digest(signal.body.to_string().as_bytes()),
+        digest: contracts::subject::short_digest(text.as_bytes()),
         name: signal.name,
         id: signal.id,
         body: signal.body,
         at: turn.now,
     });
+    Vec::new()
 }
 
 pub(super) fn on_cancel(
@@ -137,7 +155,7 @@ pub(super) fn on_cancel(
         return store(record, Vec::new());
     }
     record.last_progress_at = turn.now;
-    if record.is_past_pivot() {
+    if record.direction == Direction::Forward && record.is_past_pivot() {
         record.cause = format!(
             "cancel by {} refused: the pivot has been applied",
             cancel.by
@@ -147,6 +165,8 @@ pub(super) fn on_cancel(
     if record.direction == Direction::Forward {
         let message = format!("{} (by {})", cancel.reason, cancel.by);
         compensation::turn_back(&mut record, TurnReason::CancelRequested, message, turn);
+    } else {
+        compensation::try_refused_again(&mut record);
     }
     record.case = None;
     advance(workflow, record, turn, Vec::new(), Persist::Now)

@@ -39,14 +39,17 @@ pub(super) enum Verdict {
 /// How long an acknowledgement is waited for.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Shortages that may pass: storage of the server, account or stream, and too much at once.
-const PASSING: [ErrorCode; 6] = [
-    ErrorCode::INSUFFICIENT_RESOURCES,
-    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
-    ErrorCode::MEMORY_RESOURCES_EXCEEDED,
-    ErrorCode::STREAM_STORE_FAILED,
-    ErrorCode::STREAM_TOO_MANY_REQUESTS,
-    ErrorCode::ATOMIC_PUBLISH_TOO_MANY_INFLIGHT,
+/// Refusals of these very bytes, however often they are sent: too large, or asking for what cannot be.
+/// Any other refusal may pass (a shortage, an election, a batch that the server gave up on).
+const LASTING: [ErrorCode; 8] = [
+    ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+    ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM,
+    ErrorCode::ATOMIC_PUBLISH_DISABLED,
+    ErrorCode::ATOMIC_PUBLISH_UNSUPPORTED_HEADER,
+    ErrorCode::ATOMIC_PUBLISH_INVALID_BATCH_ID,
+    ErrorCode::ATOMIC_PUBLISH_TOO_LARGE_BATCH,
+    ErrorCode::ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE,
+    ErrorCode::MESSAGE_SCHEDULES_SCHEDULER_INVALID,
 ];
 
 /// The server's text when a commit takes back a timer that is not armed (10212).
@@ -131,11 +134,8 @@ fn verdict(error: &jetstream::Error) -> Verdict {
         ErrorCode::STREAM_WRONG_LAST_SEQUENCE | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => {
             Verdict::Conflict
         }
-        // Unavailable or short of something for now: the same write may be accepted later, and nothing
-        // says that an earlier try of it failed.
-        _ if error.code() == 503 || PASSING.contains(&error.error_code()) => {
-            Verdict::Unknown(error.to_string())
-        }
-        code => Verdict::Rejected(format!("{} {error}", code.0)),
+        code if LASTING.contains(&code) => Verdict::Rejected(format!("{} {error}", code.0)),
+        // Nothing is stored by this try; whether it ever will be is not for us to say. Tried again.
+        _ => Verdict::Unknown(error.to_string()),
     }
 }

@@ -153,7 +153,12 @@ fn deposit(cx: &mut Cx<'_>, mut fact: CallbackFact) -> Flow<Receipt> {
         let Some(confirmation) = cx.signal::<Confirmation>(PSP_CALLBACK, CONFIRM_WITHIN)? else {
             return cx.time_out("the provider did not confirm the payment in time");
         };
-        fact = confirmation.onto(&fact);
+        let later = confirmation.onto(&fact);
+        if later.payment != fact.payment {
+            let message = format!("a signal about payment {} came to this saga", later.payment);
+            return cx.review(CaseReason::AmountGuard, message);
+        }
+        fact = later;
         if fact.meaning.is_refusal() {
             return cx.refuse(format!("the provider says {}", fact.meaning));
         }
@@ -161,6 +166,12 @@ fn deposit(cx: &mut Cx<'_>, mut fact: CallbackFact) -> Flow<Receipt> {
             describe(cx, &fact);
             payment = find_or_create(cx, &fact)?;
         }
+    }
+    if !payment.may_credit {
+        return cx.review(
+            CaseReason::AmountGuard,
+            "the payment was not found as one that has been paid",
+        );
     }
     let (Some(paid), Some(wallet_currency)) = (payment.paid, payment.wallet_currency) else {
         return cx.review(

@@ -100,6 +100,8 @@ pub(super) enum Move {
     Nobody(&'static str),
     /// … of unknown outcome.
     Unclear(&'static str),
+    /// … not executed and never will be, as the participant does not understand it.
+    Alien(&'static str),
     /// … known with other parameters.
     Conflict(&'static str),
     /// … refused for a fence this high.
@@ -230,6 +232,13 @@ impl Saga {
                 name,
                 Answer::Unknown {
                     message: "broken pipe".to_owned(),
+                },
+            ),
+            Move::Alien(name) => self.reply(
+                name,
+                Answer::Unacceptable {
+                    code: "invalid".to_owned(),
+                    message: "an older build".to_owned(),
                 },
             ),
             Move::Conflict(name) => self.reply(

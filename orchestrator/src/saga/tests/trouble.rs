@@ -1,0 +1,118 @@
+//! What went wrong once, or nearly: each a script that must end well.
+
+use serde_json::json;
+
+use super::script::Move::*;
+use super::script::{case, check};
+use crate::saga::record::{CaseReason, Status, TurnReason};
+
+#[test]
+fn a_late_saga_is_not_late_again_when_it_goes_on() {
+    // The rate comes back after the deadline; a timer that fires then must not turn a paid deposit back.
+    let moves = [
+        Done("reserve"),
+        Seconds(3700),
+        Silence,
+        Done("quote"),
+        Seconds(1),
+        Done("pay"),
+        Seconds(1),
+        Done("tell"),
+    ];
+    let sent = "reserve, quote, quote, pay, tell";
+    check(json!({}), &moves, Status::Completed, sent);
+}
+
+#[test]
+fn not_understood_is_proof_only_when_no_attempt_may_have_arrived() {
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Alien("pay"),
+        Done("undo of reserve"),
+    ];
+    let sent = "reserve, quote, pay, undo of reserve";
+    check(json!({}), &moves, Status::Compensated, sent);
+    // The one before us sent it and may have been understood: it has to be settled.
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Takeover("b"),
+        Alien("pay"),
+        Done("undo of pay"),
+        Done("undo of reserve"),
+    ];
+    let sent = "reserve, quote, pay, pay, undo of pay, undo of reserve";
+    let saga = check(json!({}), &moves, Status::Compensated, sent);
+    assert_eq!(
+        saga.record.direction_reason(),
+        Some(TurnReason::OutcomeUnknown)
+    );
+    // There is no other way out than the compensation: it goes on being tried.
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Refuse("pay"),
+        Alien("undo of reserve"),
+    ];
+    let sent = "reserve, quote, pay, undo of reserve";
+    check(json!({}), &moves, Status::Compensating, sent);
+}
+
+#[test]
+fn a_refused_compensation_is_tried_again_when_a_person_asks() {
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Refuse("pay"),
+        Refuse("undo of reserve"),
+        Cancel,
+        Done("undo of reserve"),
+    ];
+    let sent = "reserve, quote, pay, undo of reserve, undo of reserve";
+    check(json!({}), &moves, Status::Compensated, sent);
+}
+
+#[test]
+fn what_is_known_to_stand_is_not_undone_by_a_conflict() {
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Done("pay"),
+        Conflict("pay"),
+        Done("tell"),
+    ];
+    let saga = check(
+        json!({}),
+        &moves,
+        Status::Completed,
+        "reserve, quote, pay, tell",
+    );
+    assert_eq!(case(&saga), None);
+}
+
+#[test]
+fn a_step_overdue_after_the_pivot_is_told_and_goes_on() {
+    let mut moves = vec![Done("reserve"), Done("quote"), Done("pay")];
+    moves.extend(std::iter::repeat_n(Silence, 20));
+    let mut saga = super::script::Saga::start(json!({}));
+    saga.play(&moves);
+    assert_eq!(case(&saga), Some(CaseReason::Overdue));
+    assert_eq!(saga.record.status, Status::Running);
+    saga.play(&[Silence, Done("tell")]);
+    assert_eq!((saga.record.status, case(&saga)), (Status::Completed, None));
+}
+
+#[test]
+fn more_signals_than_a_record_holds_are_kept_beside_it() {
+    let mut saga = super::script::Saga::start(json!({ "wait": true }));
+    saga.play(&[Done("reserve")]);
+    let ids: Vec<&str> = (0..70)
+        .map(|n| &*Box::leak(format!("s{n}").into_boxed_str()))
+        .collect();
+    for id in ids {
+        saga.play(&[Word(id, "yes")]);
+    }
+    assert_eq!(saga.record.signals.len(), crate::saga::record::MAX_SIGNALS);
+    assert_eq!(saga.notes.len(), 6);
+}
