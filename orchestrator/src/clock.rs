@@ -58,3 +58,9 @@ impl Clock {
 pub fn wall_clock() -> Timestamp {
     Timestamp::now()
 }
+
+/// An id nobody else draws, for what has no [`Clock`] at hand.
+#[must_use]
+pub fn draw_id() -> String {
+    nuid::next().to_string()
+}

@@ -177,7 +177,7 @@ impl Records {
         deliver_policy: DeliverPolicy,
     ) -> Result<Feed, ReadError> {
         let mut config = OrderedConfig {
-            name: Some(format!("cli-{}", nuid::next())),
+            name: Some(format!("cli-{}", crate::clock::draw_id())),
             description: Some("orchestrator saga".to_owned()),
             deliver_policy,
             ..OrderedConfig::default()
