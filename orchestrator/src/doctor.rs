@@ -6,7 +6,7 @@ mod assets;
 mod sagas;
 mod servers;
 
-pub use sagas::{SagaFindings, ScanError, Undriven, sagas};
+pub use sagas::{SagaFindings, ScanError, Undriven, sagas, sagas_check};
 
 use crate::jsapi;
 use crate::partition::Partition;

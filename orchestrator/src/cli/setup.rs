@@ -89,7 +89,11 @@ pub(super) async fn doctor(command: &Doctor, config: &Config) -> Result<Exit, Cl
         monitors: command.monitors.clone(),
         ..crate::serve::doctor_options(&config.partition)
     };
-    let report = doctor::examine(&client, &options).await;
+    let mut report = doctor::examine(&client, &options).await;
+    let js = crate::serve::context(&client);
+    report
+        .checks
+        .push(doctor::sagas_check(&js, &config.partition).await);
     let level = report.level();
     match command.output.output {
         Format::Table => output::write(&report.render())?,

@@ -129,6 +129,18 @@ pub async fn sagas(
     Ok(findings)
 }
 
+/// As [`sagas`], for a report: what cannot be learnt is a finding.
+pub async fn sagas_check(js: &jetstream::Context, partition: &Partition) -> Check {
+    match sagas(js, partition).await {
+        Ok(findings) => findings.check(),
+        Err(error) => Check::not_safe(
+            "sagas",
+            crate::telemetry::chain(&error),
+            "let this user read KV_saga and make consumers on it, then ask again",
+        ),
+    }
+}
+
 impl SagaFindings {
     /// The same as one check.
     #[must_use]
