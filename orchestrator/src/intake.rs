@@ -14,6 +14,7 @@ use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
 use contracts::{header, subject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use crate::callback::{Providers, RawCallback, Unreadable};
 use crate::consume::{Handle, Handled};
@@ -21,6 +22,7 @@ use crate::driver::{Delivery, Engine, Redelivery, Settled};
 use crate::saga::CASE_WORKFLOW;
 use crate::saga::input::{self, Arrival, Input};
 use crate::saga::record::CaseReason;
+use crate::telemetry;
 use crate::workflows::deposit;
 
 /// How often a signal for a saga that does not exist is put back before it becomes a case: it may have
@@ -54,6 +56,19 @@ impl Intake {
         Self {
             engine,
             providers: std::sync::Arc::new(providers),
+        }
+    }
+
+    async fn settle(&self, message: &Message, at: &Position) -> Settled {
+        match subject::parse_intake(&message.subject) {
+            subject::Intake::Callback { provider } => self.callback(message, provider, at).await,
+            subject::Intake::Start => self.start(message, at).await,
+            subject::Intake::Signal => self.signal(message, at).await,
+            subject::Intake::Operator => self.operator(message, at).await,
+            subject::Intake::Other => {
+                let reason = format!("nothing is taken in on subject {}", message.subject);
+                self.unreadable(message, at, 0, &reason).await
+            }
         }
     }
 
@@ -244,17 +259,8 @@ impl Handle for Intake {
             },
             Err(error) => return Handled::Again(format!("not a JetStream message: {error}")),
         };
-        let settled = match subject::parse_intake(&message.subject) {
-            subject::Intake::Callback { provider } => self.callback(message, provider, &at).await,
-            subject::Intake::Start => self.start(message, &at).await,
-            subject::Intake::Signal => self.signal(message, &at).await,
-            subject::Intake::Operator => self.operator(message, &at).await,
-            subject::Intake::Other => {
-                let reason = format!("nothing is taken in on subject {}", message.subject);
-                self.unreadable(message, &at, 0, &reason).await
-            }
-        };
-        match settled {
+        let span = telemetry::intake_span(message);
+        match self.settle(message, &at).instrument(span).await {
             Settled::Done => {
                 self.engine.metrics().intake("settled");
                 Handled::Done

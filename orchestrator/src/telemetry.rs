@@ -9,7 +9,20 @@ use crate::saga::record::Participant;
 
 pub use region_agent::telemetry::{LogFormat, Telemetry, TelemetryError, start};
 
-/// The span of a saga while this process drives it.
+/// The span of one message of the intake, from its arrival until it is settled. It continues the trace
+/// that the message came with, if any.
+#[must_use]
+pub fn intake_span(message: &async_nats::jetstream::Message) -> Span {
+    let span = tracing::info_span!(
+        "intake",
+        otel.kind = "consumer",
+        messaging.destination.name = message.subject.as_str(),
+    );
+    region_agent::telemetry::continue_trace(&span, message.headers.as_ref());
+    span
+}
+
+/// The span of a saga while this process drives it, within that of the message that woke it.
 #[must_use]
 pub fn saga_span(saga_id: &SagaId) -> Span {
     tracing::info_span!("saga", saga.id = %saga_id)

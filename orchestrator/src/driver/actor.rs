@@ -29,7 +29,6 @@ pub(super) async fn run(
     saga_id: SagaId,
     mut inbox: mpsc::UnboundedReceiver<Envelope>,
 ) {
-    let span = telemetry::saga_span(&saga_id);
     let mut actor = Actor {
         engine,
         saga_id,
@@ -43,50 +42,46 @@ pub(super) async fn run(
         lineage: 0,
     };
     actor.begin_lineage();
-    async {
-        loop {
-            match actor.again.pop_front() {
-                None => {}
-                Some(Again::Message(matter, done)) => {
-                    actor.take_in(matter, Redelivery::First, done).await;
-                    continue;
-                }
-                Some(Again::Answer(reply)) => {
-                    actor.take_answer(reply).await;
-                    continue;
-                }
-            }
-            if actor.held.is_empty() && actor.out == 0 {
-                match actor.engine.retire(&actor.saga_id, &mut inbox) {
-                    Some(envelope) => actor.take(envelope).await,
-                    None => return,
-                }
+    loop {
+        match actor.again.pop_front() {
+            None => {}
+            Some(Again::Message(matter, done)) => {
+                actor.take_in(matter, Redelivery::First, done).await;
                 continue;
             }
-            let wake = actor.wake_in();
-            let hold = actor.hold_ends_in();
-            tokio::select! {
-                biased;
-                () = actor.engine.0.stop.cancelled() => {
-                    actor.give_back("shutting down");
-                    inbox.close();
-                    while let Some(envelope) = inbox.recv().await {
-                        envelope.settle(Settled::Again("shutting down".to_owned()));
-                    }
-                    actor.engine.retire(&actor.saga_id, &mut inbox);
-                    return;
-                }
-                envelope = inbox.recv() => match envelope {
-                    Some(envelope) => actor.take(envelope).await,
-                    None => return,
-                },
-                () = sleep(wake) => actor.go_on(Matter::Input(Input::Timer)).await,
-                () = sleep(hold) => actor.park().await,
+            Some(Again::Answer(reply)) => {
+                actor.take_answer(reply).await;
+                continue;
             }
         }
+        if actor.held.is_empty() && actor.out == 0 {
+            match actor.engine.retire(&actor.saga_id, &mut inbox) {
+                Some(envelope) => actor.take(envelope).await,
+                None => return,
+            }
+            continue;
+        }
+        let wake = actor.wake_in();
+        let hold = actor.hold_ends_in();
+        tokio::select! {
+            biased;
+            () = actor.engine.0.stop.cancelled() => {
+                actor.give_back("shutting down");
+                inbox.close();
+                while let Some(envelope) = inbox.recv().await {
+                    envelope.settle(Settled::Again("shutting down".to_owned()));
+                }
+                actor.engine.retire(&actor.saga_id, &mut inbox);
+                return;
+            }
+            envelope = inbox.recv() => match envelope {
+                Some(envelope) => actor.take(envelope).await,
+                None => return,
+            },
+            () = sleep(wake) => actor.go_on(Matter::Input(Input::Timer)).await,
+            () = sleep(hold) => actor.park().await,
+        }
     }
-    .instrument(span)
-    .await;
 }
 
 /// Writes in a row that may find a newer record before the message is given back for later.

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -28,6 +29,7 @@ use crate::saga::input::{Arrival, Input, Reply};
 use crate::saga::record::CaseReason;
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
 use crate::store::{CommitOutcome, Store, Timer, Write};
+use crate::telemetry;
 use crate::workflows::Workflows;
 
 /// How long the shell waits in memory before it parks a saga.
@@ -341,9 +343,11 @@ impl Engine {
             actors.insert(saga_id.clone(), sender);
             let engine = self.clone();
             let saga_id = saga_id.clone();
+            // Made here, where whatever woke the saga is at work: it belongs to the same trace.
+            let span = telemetry::saga_span(&saga_id);
             self.0
                 .tasks
-                .spawn(async move { actor::run(engine, saga_id, inbox).await });
+                .spawn(async move { actor::run(engine, saga_id, inbox).await }.instrument(span));
         }
     }
 

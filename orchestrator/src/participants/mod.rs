@@ -51,7 +51,7 @@ impl Participants {
             Participant::Core => Some(self.core.perform(saga_id, command).await),
             Participant::Region(region) => match &self.local {
                 Some((local, wallet)) if local == region => {
-                    Some(wallet_answer::perform_locally(wallet, saga_id, command).await)
+                    Some(wallet_answer::perform_locally(wallet, region, saga_id, command).await)
                 }
                 _ if self.known.contains(region) => {
                     self.regions.perform(region, saga_id, command).await

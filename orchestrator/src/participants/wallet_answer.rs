@@ -1,10 +1,12 @@
 //! What a wallet's reply means to a saga: the one place where answers become outcomes.
 
-use contracts::command::{CommandHeader, WalletCommand, WalletRevert, WalletUpdate};
-use contracts::id::SagaId;
+use contracts::command::{CommandHeader, WalletCommand, WalletRevert, WalletUpdate, WalletVerb};
+use contracts::id::{Region, SagaId};
 use contracts::reply::{RejectCode, WalletReply};
 use jiff::SignedDuration;
+use region_agent::telemetry;
 use region_agent::wallet::Wallet;
+use tracing::Instrument as _;
 
 use crate::saga::action::Command;
 use crate::saga::input::Answer;
@@ -50,16 +52,24 @@ pub(super) fn answer(reply: WalletReply) -> Answer {
     }
 }
 
-/// Calls the wallet of this process.
+/// Calls the wallet of this process, in a span like that of an agent.
 pub(super) async fn perform_locally(
     wallet: &Wallet,
+    region: &Region,
     saga_id: &SagaId,
     command: &Command,
 ) -> Answer {
-    match wallet_command(command) {
-        Ok(request) => answer(wallet.execute(&header(saga_id, command), &request).await),
-        Err(refusal) => refusal,
-    }
+    let request = match wallet_command(command) {
+        Ok(request) => request,
+        Err(refusal) => return refusal,
+    };
+    let header = header(saga_id, command);
+    let verb = match &request {
+        WalletCommand::Update(_) => WalletVerb::Update,
+        WalletCommand::Revert(_) => WalletVerb::Revert,
+    };
+    let span = telemetry::command_span(verb.as_str(), region, &header);
+    answer(wallet.execute(&header, &request).instrument(span).await)
 }
 
 /// What travels beside the command.
