@@ -38,3 +38,13 @@ pub async fn get(address: &str, path: &str) -> anyhow::Result<Page> {
         body: body.to_owned(),
     })
 }
+
+/// The value of a counter without labels on a page of metrics; 0 when it is not there.
+#[must_use]
+pub fn counter(page: &str, name: &str) -> u64 {
+    page.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(found, _)| *found == name)
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0)
+}

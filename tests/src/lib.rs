@@ -6,6 +6,8 @@ pub mod deposit;
 pub mod http;
 pub mod load;
 pub mod nats_cli;
+pub mod otlp;
 pub mod payments_lock;
 pub mod postgres;
+pub mod sender;
 pub mod system;

@@ -1,7 +1,8 @@
 //! Many deposits at once, chosen by a seed so that a run can be had again.
 
 use crate::deposit::Deposit;
-use crate::system::{REGIONS, Sender, System};
+use crate::sender::Sender;
+use crate::system::{REGIONS, System};
 use futures::{StreamExt as _, TryStreamExt as _};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 

@@ -2,6 +2,7 @@
 //! agents as child processes, and their databases, which the test reads as well.
 
 use crate::deposit::Deposit;
+use crate::sender::{Sender, Stored};
 use anyhow::{Context as _, ensure};
 use async_nats::jetstream::kv;
 use async_nats::{Client, jetstream};
@@ -14,9 +15,7 @@ use orchestrator::saga::record::SagaRecord;
 use orchestrator::site::{Leaf, Options, Server, Site, User};
 use orchestrator::{serve, setup, store};
 use region_agent::ledger::Ledger;
-use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -155,9 +154,7 @@ impl System {
     /// When something does not start.
     pub async fn start_whole() -> anyhow::Result<Self> {
         let mut system = Self::start().await?;
-        for leaf in Leaf::ALL {
-            system.spawn_agent(&format!("agent-{leaf}"), leaf, &[])?;
-        }
+        system.spawn_agents()?;
         system.spawn_orchestrator("orchestrator", &[])?;
         for name in ["agent-eu", "agent-asia", "orchestrator"] {
             system.ready(name).await?;
@@ -171,7 +168,7 @@ impl System {
     /// When it cannot be started.
     pub fn spawn_orchestrator(&mut self, name: &str, extra: &[(&str, &str)]) -> anyhow::Result<()> {
         const PREFIX: &str = "ORCHESTRATOR_";
-        let listen = free_address()?;
+        let listen = Site::free_address()?.to_string();
         let mut command = Command::new(&self.binaries.orchestrator);
         command
             .arg("serve")
@@ -208,7 +205,7 @@ impl System {
         extra: &[(&str, &str)],
     ) -> anyhow::Result<()> {
         const PREFIX: &str = "REGION_AGENT_";
-        let listen = free_address()?;
+        let listen = Site::free_address()?.to_string();
         let mut command = Command::new(&self.binaries.agent);
         command
             .arg("serve")
@@ -227,6 +224,41 @@ impl System {
         self.site.spawn(name, command)?;
         self.listen.insert(name.to_owned(), listen);
         Ok(())
+    }
+
+    /// Starts one agent a region, `agent-<region>`.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub fn spawn_agents(&mut self) -> anyhow::Result<()> {
+        for leaf in Leaf::ALL {
+            self.spawn_agent(&format!("agent-{leaf}"), leaf, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a counter of a process is as wanted, and gives it.
+    ///
+    /// # Errors
+    /// When it is not in time.
+    pub async fn until_counter(
+        &mut self,
+        process: &str,
+        name: &str,
+        bound: Duration,
+        wanted: impl Fn(u64) -> bool,
+    ) -> anyhow::Result<u64> {
+        let address = self.health_of(process).to_owned();
+        let what = format!("{name} of {process}");
+        let count = self
+            .site
+            .until(&what, bound, async |_| {
+                let page = crate::http::get(&address, "/metrics").await;
+                let count = page.map(|page| crate::http::counter(&page.body, name));
+                Ok(count.ok().filter(|count| wanted(*count)))
+            })
+            .await?;
+        Ok(count)
     }
 
     /// Waits until a process of ours says that it is ready.
@@ -287,7 +319,7 @@ impl System {
     /// Something that stores callbacks and can be moved to another task.
     #[must_use]
     pub fn sender(&self) -> Sender {
-        Sender(self.gateway.clone())
+        Sender::new(self.gateway.clone())
     }
 
     /// Stores a deposit's callback once.
@@ -445,52 +477,6 @@ impl System {
     }
 }
 
-/// Whether a callback was new to the intake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
-    /// Stored now.
-    New,
-    /// The very same is stored already.
-    Before,
-}
-
-/// Stores callbacks as the gateway does.
-#[derive(Debug, Clone)]
-pub struct Sender(Client);
-
-impl Sender {
-    /// Stores a callback and waits until it is on disk, trying again while the server is away.
-    ///
-    /// # Errors
-    /// When it is not acknowledged for half a minute, or refused.
-    pub async fn send(&self, deposit: &Deposit, event_id: &str) -> anyhow::Result<Stored> {
-        /// The server's code for "this subject holds its one message already".
-        const STORED_BEFORE: u64 = 10077;
-        let body = deposit.body();
-        let subject = contracts::subject::callback(&deposit.provider(), event_id, body.as_bytes());
-        let sending = async {
-            loop {
-                let request = self.0.request(subject.clone(), body.clone().into());
-                let bound = Duration::from_secs(3);
-                if let Ok(Ok(reply)) = tokio::time::timeout(bound, request).await {
-                    let answer: Value = serde_json::from_slice(&reply.payload)?;
-                    match answer["error"]["err_code"].as_u64() {
-                        None => return Ok(Stored::New),
-                        Some(STORED_BEFORE) => return Ok(Stored::Before),
-                        // Starting or electing.
-                        Some(_) if answer["error"]["code"] == 503 => {}
-                        Some(_) => anyhow::bail!("{subject}: {answer}"),
-                    }
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), sending)
-            .await
-            .with_context(|| format!("{subject} is not acknowledged"))?
-    }
-}
-
 /// Reads a record.
 ///
 /// # Errors
@@ -506,11 +492,4 @@ fn set(command: &mut Command, prefix: &str, key: &str, value: &str) {
     } else {
         command.env(format!("{prefix}{key}"), value);
     }
-}
-
-/// An address nobody listens on now. It may be taken before it is bound; then the process says so.
-fn free_address() -> anyhow::Result<String> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?
-        .local_addr()?
-        .to_string())
 }
