@@ -1,7 +1,8 @@
 //! An independent idea of where the money must be: what stands in the records, in the log of events, in
 //! the payments and in the ledgers is read and compared.
 
-use crate::system::{REGIONS, System, decode};
+use crate::observe::decode;
+use crate::system::{REGIONS, System};
 use anyhow::{Context as _, ensure};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use contracts::event::DepositCompleted;

@@ -6,6 +6,7 @@ pub mod deposit;
 pub mod http;
 pub mod load;
 pub mod nats_cli;
+pub mod observe;
 pub mod otlp;
 pub mod payments_lock;
 pub mod postgres;

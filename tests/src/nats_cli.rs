@@ -30,6 +30,45 @@ impl NatsCli {
         program.map(|program| Self { program, login })
     }
 
+    /// As [`NatsCli::run`], in a terminal made by `script`: some commands refuse to work without one.
+    /// `None`, said loudly, where there is no `script`.
+    ///
+    /// # Errors
+    /// As [`NatsCli::run`].
+    pub async fn run_in_terminal(&self, arguments: &[&str]) -> anyhow::Result<Option<String>> {
+        let line = format!("nats {}", arguments.join(" "));
+        let quoted: Vec<String> = std::iter::once(self.program.display().to_string())
+            .chain(self.login.cli_arguments())
+            .chain(arguments.iter().map(|argument| (*argument).to_owned()))
+            .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+            .collect();
+        let mut command = Command::new("script");
+        command
+            .args([
+                "--quiet",
+                "--return",
+                "--command",
+                &quoted.join(" "),
+                "/dev/null",
+            ])
+            .env("TERM", "dumb")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = match tokio::time::timeout(BOUND, command.output()).await {
+            Err(_elapsed) => bail!("{line}: no end within {BOUND:?}"),
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                eprintln!("SKIPPED: {line}: there is no `script` to make a terminal");
+                return Ok(None);
+            }
+            Ok(output) => output.with_context(|| line.clone())?,
+        };
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            bail!("{line}: {}\n{stdout}", output.status);
+        }
+        Ok(Some(stdout))
+    }
+
     /// Runs `nats <arguments>` and gives what it wrote to stdout.
     ///
     /// # Errors
