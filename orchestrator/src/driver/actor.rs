@@ -2,10 +2,9 @@
 
 mod parking;
 mod trouble;
+mod unsaved;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use contracts::id::SagaId;
@@ -22,6 +21,7 @@ use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
 use crate::store::{CommitOutcome, LoadError, Write};
 use crate::telemetry;
 use trouble::Trouble;
+use unsaved::{Again, Held, Room};
 
 /// Drives one saga until it has ended, is parked, or belongs to another replica.
 pub(super) async fn run(
@@ -124,36 +124,6 @@ struct Actor {
     lineage: u64,
 }
 
-/// A message that is not acknowledged yet.
-struct Held {
-    done: oneshot::Sender<Settled>,
-    /// What it said, while that is in memory alone.
-    unsaved: Option<Matter>,
-    _room: Room,
-}
-
-/// Counts the messages held in this process.
-struct Room(Arc<AtomicUsize>);
-
-impl Room {
-    fn take(held: &Arc<AtomicUsize>) -> Self {
-        held.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(held))
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Something that was decided on and has been forgotten.
-enum Again {
-    Message(Matter, oneshot::Sender<Settled>),
-    Answer(Reply),
-}
-
 /// What is decided on.
 enum Matter {
     /// Something about a saga that exists.
@@ -226,11 +196,8 @@ impl Actor {
             Progress::Stored | Progress::Ignored(_) if self.is_driven_here() => {
                 self.held_since.get_or_insert_with(Instant::now);
                 let unsaved = self.is_unsaved().then_some(matter);
-                self.held.push(Held {
-                    done,
-                    unsaved,
-                    _room: Room::take(&self.engine.0.held),
-                });
+                let room = Room::take(&self.engine.0.held);
+                self.held.push(Held::new(done, unsaved, room));
             }
             // The armed timer itself, ahead of our clock: without it nothing would wake the saga.
             Progress::Ignored(Ignored::NothingDue) if is_timer && self.is_parked() => {
@@ -262,14 +229,6 @@ impl Actor {
             (None, _) => {}
             (Some(reply), None) => self.take_answer(reply).await,
             (Some(reply), Some(_)) => self.go_on(Matter::Answer(reply)).await,
-        }
-    }
-
-    /// The answer to a command that is stored. It is not given twice, so it is kept until it is stored too.
-    async fn take_answer(&mut self, reply: Reply) {
-        self.go_on(Matter::Input(Input::Reply(reply.clone()))).await;
-        if self.is_unsaved() {
-            self.unsaved_answers.push(reply);
         }
     }
 

@@ -151,47 +151,6 @@ impl Actor {
         Some((since + hold).saturating_duration_since(Instant::now()))
     }
 
-    /// Drops what is known of the record, with any facts that are not stored.
-    pub(super) fn forget(&mut self) {
-        self.state = State::Unloaded;
-        self.begin_lineage();
-    }
-
-    /// Another replica has written since. What was said in memory alone is said again: first what was
-    /// answered, as that may be all that messages wait for.
-    pub(super) fn overtaken(&mut self, unsaved: bool) {
-        self.engine.0.metrics.conflict();
-        self.forget();
-        if !unsaved {
-            return;
-        }
-        let answers = self.unsaved_answers.drain(..).map(Again::Answer);
-        self.again.extend(answers);
-        for mut held in std::mem::take(&mut self.held) {
-            match held.unsaved.take() {
-                Some(matter) => self.again.push_back(Again::Message(matter, held.done)),
-                None => self.held.push(held),
-            }
-        }
-    }
-
-    /// Everything known is stored.
-    pub(super) fn all_saved(&mut self) {
-        self.unsaved_answers.clear();
-        for held in &mut self.held {
-            held.unsaved = None;
-        }
-    }
-
-    /// Whether there are facts in memory that are not stored.
-    pub(super) fn is_unsaved(&self) -> bool {
-        matches!(self.state, State::Present { unsaved: true, .. })
-    }
-
-    pub(super) fn begin_lineage(&mut self) {
-        self.lineage = self.engine.0.lineages.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn release(&mut self) {
         self.held_since = None;
         for held in self.held.drain(..) {
