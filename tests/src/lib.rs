@@ -1,6 +1,7 @@
 //! Harness: real servers, real databases, real processes.
 
 pub mod audit;
+pub mod cases;
 pub mod cluster;
 pub mod deposit;
 pub mod http;
