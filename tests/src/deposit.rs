@@ -32,7 +32,7 @@ impl Deposit {
             customer: format!("customer-of-{external_id}"),
             external_id,
             region,
-            amount_minor: 12_50,
+            amount_minor: 1_250,
             status: "paid",
         }
     }

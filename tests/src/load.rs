@@ -85,7 +85,7 @@ impl Load {
         for number in 0..count {
             let region = REGIONS[number % REGIONS.len()];
             let mut deposit = Deposit::new(format!("{prefix}-{number}"), region);
-            deposit.amount_minor = i64::try_from(random.below(1_000_00)).unwrap_or(0) + 1;
+            deposit.amount_minor = i64::try_from(random.below(100_000)).unwrap_or(0) + 1;
             if random.one_in(40) {
                 CLOSED_CUSTOMER.clone_into(&mut deposit.customer);
                 load.refused += 1;
