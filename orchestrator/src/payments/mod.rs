@@ -104,10 +104,13 @@ impl Payments {
             Dialect::Sqlite => &SQLITE_MIGRATIONS,
             Dialect::Postgres => &POSTGRES_MIGRATIONS,
         };
-        migrations
-            .run(&pool)
-            .await
-            .map_err(PaymentsError::Migrate)?;
+        if migrations.run(&pool).await.is_err() {
+            // SQLite has no lock for this: a replica that starts at the same moment may have been first.
+            migrations
+                .run(&pool)
+                .await
+                .map_err(PaymentsError::Migrate)?;
+        }
         Ok(Self {
             pool,
             dialect,

@@ -171,6 +171,10 @@ impl Ledger {
             Dialect::Postgres => sqlx::migrate!("../migrations/wallet/postgres"),
         };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
+        if migrator.run(&self.writer).await.is_ok() {
+            return Ok(());
+        }
+        // SQLite has no lock for this: an agent that starts at the same moment may have been first.
         migrator
             .run(&self.writer)
             .await
