@@ -45,6 +45,50 @@ async fn replicas_share_the_work_and_none_can_harm_it() -> Result<()> {
     Ok(())
 }
 
+/// The message that drives a saga is at two replicas: at a frozen one, and at the one that took over. The
+/// first one wakes and sees that it has lost; acknowledging the message then would take the other's driver.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_wakes_up_does_not_take_the_drivers_of_others_away() -> Result<()> {
+    let mut system = System::start().await?;
+    for name in &REPLICAS[..2] {
+        // Held for longer than this test needs, so that only the message drives the saga.
+        system.spawn_orchestrator(name, &[("HOLD", "60s")])?;
+    }
+    system.spawn_agents()?;
+    for name in REPLICAS[..2].iter().chain(&["agent-eu", "agent-asia"]) {
+        system.ready(name).await?;
+    }
+    let (wave, sleeper) = wave_with_an_owner(&mut system, "wakes").await?;
+    let other = REPLICAS[..2]
+        .iter()
+        .find(|name| **name != sleeper)
+        .context("the other one")?;
+    let watched = wave.last().context("a wave")?.saga_id();
+    let before = counter(&system, sleeper, "orchestrator_conflicts_total").await?;
+    system.site.freeze(sleeper)?;
+    let taken = system
+        .until_record(&watched, BOUND, |record| {
+            record.owner.starts_with(&format!("{other}-"))
+        })
+        .await?;
+    ensure!(taken.epoch > 1 && taken.timer_at.is_none(), "{taken:#?}");
+    system.site.thaw(sleeper)?;
+    system
+        .until_counter(sleeper, "orchestrator_conflicts_total", BOUND, |count| {
+            count > before
+        })
+        .await?;
+    system.site.kill(other)?;
+    system.site.thaw("agent-eu")?;
+    // Turned back where the agent was away for too long; never left standing.
+    for deposit in &wave {
+        system.until_ended(&deposit.saga_id(), BOUND).await?;
+    }
+    let audit = system.audit(BOUND).await?;
+    eprintln!("one wakes, the other dies: {audit}");
+    Ok(())
+}
+
 /// 300 callbacks of 60 deposits at once: each fact five times, each time under another event id.
 async fn storm(system: &mut System) -> Result<()> {
     const DEPOSITS: usize = 60;
