@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Kinds of faults whose cases are here, and how many there are. Those of `race` are our own: what the others
+/// Kinds of faults whose cases are here, and how many there are. Those of `own` are ours: what the others
 /// led to.
 const CLASSES: &[(&str, usize)] = &[
     ("amount-guard", 6),
@@ -27,9 +27,9 @@ const CLASSES: &[(&str, usize)] = &[
     ("jetstream-consumer", 5),
     ("kv-cas", 3),
     ("money-parse", 4),
+    ("own", 3),
     ("payload-safety", 4),
     ("status-vocabulary", 3),
-    ("race", 2),
 ];
 
 /// Cases that fail, and why.

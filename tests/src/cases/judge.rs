@@ -2,8 +2,9 @@
 
 use super::case::{Bound, Case, Expect};
 use super::found::Found;
-use super::runner::{Run, Sent};
+use super::runner::Run;
 use super::view::Stored;
+use super::world::Sent;
 use anyhow::{Context as _, bail};
 use contracts::money::{Money, parse_decimal};
 use contracts::reply::OperationState;

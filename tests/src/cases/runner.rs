@@ -4,7 +4,7 @@ use super::body::{expand, filled, signal_body};
 use super::case::{Case, Expect, Step, WorldKind, provider_of};
 use super::found::Found;
 use super::judge;
-use super::world::World;
+use super::world::{Sent, World};
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use contracts::command::{CommandHeader, Movement, WalletCommand, WalletUpdate};
@@ -40,15 +40,6 @@ pub struct Run<'w> {
     pub(super) sagas: Vec<String>,
     pub(super) sent: Vec<Sent>,
     number: usize,
-}
-
-/// A message that the intake has stored.
-#[derive(Debug, Clone)]
-pub struct Sent {
-    /// Its sequence.
-    pub sequence: u64,
-    /// What it says.
-    pub body: Bytes,
 }
 
 impl std::fmt::Debug for Run<'_> {
@@ -276,7 +267,7 @@ impl<'w> Run<'w> {
     }
 
     async fn raw(&mut self, provider: &str, event_id: &str, body: Bytes) -> anyhow::Result<()> {
-        let sent = publish_callback(self.world, provider, event_id, body).await?;
+        let sent = self.world.callback(provider, event_id, body).await?;
         self.sent.push(sent);
         Ok(())
     }
@@ -287,8 +278,7 @@ impl<'w> Run<'w> {
             let provider = provider_of(&body).unwrap_or_else(|| self.case.provider.clone());
             let (event_id, body) = (self.event_id(), Bytes::from(serde_json::to_vec(&body)?));
             let world = self.world;
-            publishing
-                .push(async move { publish_callback(world, &provider, &event_id, body).await });
+            publishing.push(async move { world.callback(&provider, &event_id, body).await });
         }
         self.sent
             .extend(futures::future::try_join_all(publishing).await?);
@@ -479,7 +469,9 @@ impl<'w> Run<'w> {
             "customer": "canary",
         });
         let body = serde_json::to_vec(&body)?;
-        publish_callback(self.world, judge::CANARY, &self.case.id, body.into()).await?;
+        self.world
+            .callback(judge::CANARY, &self.case.id, body.into())
+            .await?;
         let saga = SagaId::from_parts(deposit::DEPOSIT.name, &[judge::CANARY, &self.case.id]);
         let done = self.world.view.until(CANARY, async || {
             let records = self.world.view.records(&[saga.to_string()], &[]);
@@ -491,19 +483,4 @@ impl<'w> Run<'w> {
         done.await
             .context("a deposit of somebody else does not go through")
     }
-}
-
-async fn publish_callback(
-    world: &World,
-    provider: &str,
-    event_id: &str,
-    body: Bytes,
-) -> anyhow::Result<Sent> {
-    let provider: Provider = provider.parse()?;
-    let subject = subject::callback(&provider, event_id, &body);
-    let ack = world.gateway.publish(subject, body.clone()).await?.await?;
-    Ok(Sent {
-        sequence: ack.sequence,
-        body,
-    })
 }

@@ -7,7 +7,9 @@ use super::view::View;
 use super::wallet::RegionWallet;
 use anyhow::{Context as _, ensure};
 use async_nats::jetstream;
-use contracts::id::Region;
+use bytes::Bytes;
+use contracts::id::{Provider, Region};
+use contracts::subject;
 use orchestrator::callback::ProvidersConfig;
 use orchestrator::driver::Limits;
 use orchestrator::partition::Partition;
@@ -178,7 +180,35 @@ impl World {
     }
 }
 
+/// A message that the intake has stored.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// Its sequence.
+    pub sequence: u64,
+    /// What it says.
+    pub body: Bytes,
+}
+
 impl World {
+    /// Stores a callback as the gateway does.
+    ///
+    /// # Errors
+    /// When it is not acknowledged.
+    pub async fn callback(
+        &self,
+        provider: &str,
+        event_id: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Sent> {
+        let provider: Provider = provider.parse()?;
+        let subject = subject::callback(&provider, event_id, &body);
+        let ack = self.gateway.publish(subject, body.clone()).await?.await?;
+        Ok(Sent {
+            sequence: ack.sequence,
+            body,
+        })
+    }
+
     /// Whether every orchestrator that was started still runs.
     pub async fn running(&self) -> bool {
         let mut instances = self.instances.lock().await;
