@@ -47,6 +47,7 @@ pub struct Intake {
 struct Position {
     sequence: u64,
     delivered: u64,
+    digest: String,
 }
 
 impl Intake {
@@ -256,6 +257,7 @@ impl Handle for Intake {
             Ok(info) => Position {
                 sequence: info.stream_sequence,
                 delivered: u64::try_from(info.delivered).unwrap_or(1),
+                digest: subject::short_digest(&message.payload),
             },
             Err(error) => return Handled::Again(format!("not a JetStream message: {error}")),
         };
@@ -273,17 +275,19 @@ impl Handle for Intake {
 }
 
 fn message_id(at: &Position, item: usize) -> String {
-    message_id_of(at.sequence, item)
+    message_id_of(at.sequence, item, &at.digest)
 }
 
 /// What a record notes as seen: the message itself, the same on every redelivery and different for each
-/// item of a batch.
+/// item of a batch. With the digest of the body ([`subject::short_digest`]) it stays another message's when
+/// the intake stream is made anew and counts from 1 again.
 #[must_use]
-pub fn message_id_of(sequence: u64, item: usize) -> String {
+pub fn message_id_of(sequence: u64, item: usize, digest: &str) -> String {
+    let digest = digest.get(..12).unwrap_or(digest);
     if item == 0 {
-        format!("intake:{sequence}")
+        format!("intake:{sequence}@{digest}")
     } else {
-        format!("intake:{sequence}:{item}")
+        format!("intake:{sequence}:{item}@{digest}")
     }
 }
 

@@ -358,11 +358,11 @@ impl Acknowledged {
     }
 }
 
-/// `intake:<sequence>` or `intake:<sequence>:<item>`, as the intake names its messages.
+/// `intake:<sequence>@<digest>` or `intake:<sequence>:<item>@<digest>`, as the intake names its messages.
 fn intake_sequence(message_id: &str) -> Option<u64> {
     message_id
         .strip_prefix("intake:")?
-        .split(':')
+        .split([':', '@'])
         .next()?
         .parse()
         .ok()
@@ -405,8 +405,8 @@ mod tests {
     #[test]
     fn intake_messages_are_known_by_their_ids() {
         for (id, sequence) in [
-            ("intake:7", Some(7)),
-            ("intake:7:3", Some(7)),
+            ("intake:7@0a1b", Some(7)),
+            ("intake:7:3@0a1b", Some(7)),
             ("testpay/x/paid", None),
             ("intake:", None),
         ] {

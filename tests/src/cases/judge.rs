@@ -100,13 +100,17 @@ fn not_accounted_for(records: &[Stored], sent: &[Sent]) -> Vec<u64> {
 
 fn is_accounted_for(sent: &Sent, records: &[Stored]) -> bool {
     let whole = format!("intake:{}", sent.sequence);
-    let item = format!("{whole}:");
+    // `intake:<sequence>[:<item>]@<digest>`
+    let is_it = |id: &str| {
+        let rest = id.strip_prefix(whole.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '@']))
+    };
     records.iter().any(|Stored { record, .. }| {
         let kept = record.case.as_ref().is_some_and(|case| {
-            case.evidence["sequence"] == sent.sequence || case.evidence["message_id"] == *whole
+            let message = case.evidence["message_id"].as_str();
+            case.evidence["sequence"] == sent.sequence || message.is_some_and(is_it)
         });
-        let seen = |id: &String| *id == whole || id.starts_with(&item);
-        kept || record.seen.iter().any(seen)
+        kept || record.seen.iter().any(|id| is_it(id))
     })
 }
 

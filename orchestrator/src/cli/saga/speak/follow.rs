@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contracts::id::SagaId;
+use contracts::subject::short_digest;
 use serde::Serialize;
 
 use crate::cli::output::{self, Format, clean};
@@ -106,7 +107,10 @@ impl Message {
     /// What a revision says of the message; `None` while it has not been taken up.
     fn judge(&self, revision: Revision) -> Option<Fate> {
         let record = Box::new(revision.record);
-        let seen = record.seen.contains(&message_id_of(self.sequence, 0));
+        let seen =
+            record
+                .seen
+                .contains(&message_id_of(self.sequence, 0, &short_digest(&self.body)));
         let forward = record.direction == Direction::Forward;
         match (self.is_cancel, seen || self.repeat, forward) {
             (true, true, true) => {
