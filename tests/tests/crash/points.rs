@@ -148,9 +148,20 @@ impl Points {
         anyhow::bail!("messages stay unacknowledged")
     }
 
+    /// Whether all that the core server has for its clients has left it.
+    async fn nothing_waits_in_the_server(&self) -> Result<bool> {
+        let address = self.system.site.monitor(Server::Core(1));
+        let page = monitor::get(&address, "/connz").await?;
+        let connections = page["connections"].as_array().context("connections")?;
+        Ok(connections
+            .iter()
+            .all(|connection| connection["pending_bytes"].as_u64() == Some(0)))
+    }
+
     async fn until_taken(&self) -> Result<()> {
         for _ in 0..3_000 {
-            if self.system.intake().await?.num_ack_pending > 0 {
+            let taken = self.system.intake().await?.num_ack_pending > 0;
+            if taken && self.nothing_waits_in_the_server().await? {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
