@@ -7,12 +7,6 @@ use std::path::{Path, PathBuf};
 /// Longest file. Beyond it, ask which two things it is.
 const MAX_LINES: usize = 500;
 
-/// Files over [`MAX_LINES`], and why.
-const LONG: [(&str, &str); 1] = [(
-    "tests/src/cases/runner.rs",
-    "one function for each thing a case can ask for",
-)];
-
 /// A source file, by its path from the root of the workspace.
 struct Source {
     path: String,
@@ -237,8 +231,7 @@ fn files_are_of_readable_length() {
     let mut found = Vec::new();
     for source in sources() {
         let lines = source.text.lines().count();
-        let excused = LONG.iter().any(|(path, _)| *path == source.path);
-        if lines > MAX_LINES && !excused {
+        if lines > MAX_LINES {
             found.push(format!("{}: {lines} lines", source.path));
         }
     }
