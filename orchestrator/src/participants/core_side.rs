@@ -6,6 +6,7 @@ use contracts::id::SagaId;
 use contracts::money::Currency;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Instrument as _;
 
 use crate::clock::Clock;
 use crate::fx::{QuoteError, RateSource};
@@ -51,9 +52,19 @@ impl CoreSide {
         let now = self.clock.now();
         let wait =
             Duration::try_from(command.deadline.duration_since(now)).unwrap_or(Duration::ZERO);
-        match tokio::time::timeout(wait, self.step(saga_id, command)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(trouble)) => trouble.into_answer(command),
+        // A task of its own: given up on, it still ends its transaction. A future dropped in the midst of one
+        // would hand its connection back in an unknown state.
+        let work = {
+            let (side, saga_id, command) = (self.clone(), saga_id.clone(), command.clone());
+            async move { side.step(&saga_id, &command).await }
+        };
+        let work = tokio::spawn(work.in_current_span());
+        match tokio::time::timeout(wait, work).await {
+            Ok(Ok(Ok(answer))) => answer,
+            Ok(Ok(Err(trouble))) => trouble.into_answer(command),
+            Ok(Err(error)) => Answer::Unknown {
+                message: error.to_string(),
+            },
             Err(_) => Answer::Unknown {
                 message: format!("{} took too long", command.kind),
             },

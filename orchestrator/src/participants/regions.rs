@@ -1,7 +1,7 @@
 //! Commands to regions over NATS, with replies on a subject of our own.
 //!
 //! A request of the client library forgets its reply subject when the caller gives up. Here a late
-//! reply still arrives: it names its saga and operation in its headers and is handed on as a fact.
+//! reply still arrives, and its subject tells which command it answers: it is handed on as a fact.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,17 +12,18 @@ use async_nats::connection::State;
 use async_nats::{Client, HeaderMap, Message, StatusCode};
 use contracts::codec::Encoding;
 use contracts::command::{WalletCommand, WalletVerb};
-use contracts::id::{OperationId, Region, SagaId};
+use contracts::id::{Region, SagaId};
 use contracts::reply::WalletReply;
 use contracts::{header, subject};
 use futures::StreamExt as _;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::wallet_answer::{answer, not_executed, wallet_command};
 use crate::clock::Clock;
 use crate::saga::action::Command;
 use crate::saga::input::{Answer, Reply};
+use crate::saga::policy::after;
 use crate::telemetry;
 
 /// An answer that came after its command had been given up.
@@ -38,8 +39,26 @@ struct Inner {
     clock: Clock,
     reply_prefix: String,
     next: AtomicU64,
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Message>>>,
+    sent: Mutex<HashMap<u64, Sent>>,
 }
+
+/// A command that is out. The number in its reply subject leads back to it, and nothing else does: what an
+/// answer says of itself is the participant's word, and another region's agent may have written it.
+#[derive(Debug)]
+struct Sent {
+    saga_id: SagaId,
+    command: Command,
+    /// Who waits, until it gives up.
+    waiter: oneshot::Sender<Message>,
+    /// Until when a late answer is still a fact.
+    forget_at: Timestamp,
+}
+
+/// How long after a command's deadline a late answer is still matched to it.
+const LATE_FOR: SignedDuration = SignedDuration::from_mins(10);
+
+/// Commands between two looks for those that may be forgotten.
+const SWEEP_EVERY: u64 = 1024;
 
 impl RegionBus {
     /// Subscribes to this replica's reply subject, `<inbox prefix>.<replica>.<number>`. Late replies go
@@ -60,7 +79,7 @@ impl RegionBus {
             clock,
             reply_prefix,
             next: AtomicU64::new(1),
-            waiting: Mutex::new(HashMap::new()),
+            sent: Mutex::new(HashMap::new()),
         }));
         let inner = Arc::downgrade(&bus.0);
         tokio::spawn(async move {
@@ -104,8 +123,7 @@ impl RegionBus {
         };
         let number = inner.next.fetch_add(1, Ordering::Relaxed);
         let (sender, reply) = oneshot::channel();
-        inner.lock().insert(number, sender);
-        let _forget = Forget { inner, number };
+        inner.note(number, saga_id, command, sender);
         let sent = inner
             .client
             .publish_with_reply_and_headers(
@@ -116,6 +134,7 @@ impl RegionBus {
             )
             .await;
         if let Err(error) = sent {
+            inner.lock().remove(&number);
             return Some(Answer::Unknown {
                 message: error.to_string(),
             });
@@ -123,7 +142,7 @@ impl RegionBus {
         let wait = command.deadline.duration_since(inner.clock.now());
         let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO);
         match tokio::time::timeout(wait, reply).await {
-            Ok(Ok(message)) => Some(decode(&message)),
+            Ok(Ok(message)) => Some(decode(&message, command)),
             Ok(Err(_)) | Err(_) => None,
         }
     }
@@ -136,41 +155,49 @@ impl RegionBus {
 }
 
 impl Inner {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Message>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Sent>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(
+        &self,
+        number: u64,
+        saga_id: &SagaId,
+        command: &Command,
+        waiter: oneshot::Sender<Message>,
+    ) {
+        let mut sent = self.lock();
+        if number.is_multiple_of(SWEEP_EVERY) {
+            let now = self.clock.now();
+            sent.retain(|_, sent| sent.forget_at > now);
+        }
+        let entry = Sent {
+            saga_id: saga_id.clone(),
+            command: command.clone(),
+            waiter,
+            forget_at: after(command.deadline, LATE_FOR),
+        };
+        sent.insert(number, entry);
     }
 
     fn on_reply(&self, message: Message, late: &mpsc::UnboundedSender<LateReply>) {
-        let number = message
-            .subject
-            .rsplit('.')
-            .next()
-            .and_then(|number| number.parse::<u64>().ok());
-        let waiting = number.and_then(|number| self.lock().remove(&number));
-        let message = match waiting {
-            None => message,
-            Some(sender) => match sender.send(message) {
-                Ok(()) => return,
-                Err(message) => message,
-            },
+        let number = message.subject.rsplit('.').next();
+        let number = number.and_then(|number| number.parse::<u64>().ok());
+        // A second answer to one command finds nothing any more.
+        let Some(sent) = number.and_then(|number| self.lock().remove(&number)) else {
+            return tracing::debug!(subject = %message.subject, "an answer to no command of ours");
         };
-        if let Some(reply) = late_reply(&message)
-            && late.send(reply).is_err()
-        {
+        let Err(message) = sent.waiter.send(message) else {
+            return;
+        };
+        let reply = Reply {
+            operation_id: sent.command.operation_id.clone(),
+            attempt: sent.command.attempt,
+            answer: decode(&message, &sent.command),
+        };
+        if late.send((sent.saga_id, reply)).is_err() {
             tracing::debug!("a late answer came while stopping");
         }
-    }
-}
-
-/// Removes a waiter however its wait ends.
-struct Forget<'a> {
-    inner: &'a Inner,
-    number: u64,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.inner.lock().remove(&self.number);
     }
 }
 
@@ -186,9 +213,15 @@ fn headers(saga_id: &SagaId, command: &Command) -> HeaderMap {
     headers
 }
 
-fn decode(message: &Message) -> Answer {
+fn decode(message: &Message, command: &Command) -> Answer {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
         return not_executed("no_responders", SignedDuration::ZERO);
+    }
+    if message.payload.len() > MAX_REPLY {
+        let length = message.payload.len();
+        return Answer::Unknown {
+            message: format!("the reply has {length} bytes, more than the {MAX_REPLY} read"),
+        };
     }
     let content_type = message
         .headers
@@ -198,28 +231,12 @@ fn decode(message: &Message) -> Answer {
     let reply = Encoding::from_content_type(content_type)
         .and_then(|encoding| encoding.decode::<WalletReply>(&message.payload));
     match reply {
-        Ok(reply) => answer(reply),
+        Ok(reply) => answer(reply, command),
         Err(error) => Answer::Unknown {
             message: format!("the reply cannot be read: {error}"),
         },
     }
 }
 
-/// A late reply as a fact; `None` for one that names no operation, such as a late "no responders".
-fn late_reply(message: &Message) -> Option<LateReply> {
-    let headers = message.headers.as_ref()?;
-    let text = |name: &str| headers.get(name).map(async_nats::HeaderValue::as_str);
-    let saga_id = SagaId::new(text(header::SAGA_ID)?).ok()?;
-    let operation_id = OperationId::new(text(header::OPERATION_ID)?).ok()?;
-    let attempt = text(header::ATTEMPT)
-        .and_then(|attempt| attempt.parse().ok())
-        .unwrap_or(0);
-    Some((
-        saga_id,
-        Reply {
-            operation_id,
-            attempt,
-            answer: decode(message),
-        },
-    ))
-}
+/// Bytes of the largest reply read: it becomes part of a record, which must fit into one message.
+const MAX_REPLY: usize = 32 * 1024;

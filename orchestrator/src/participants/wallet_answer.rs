@@ -2,18 +2,38 @@
 
 use contracts::command::{CommandHeader, WalletCommand, WalletRevert, WalletUpdate, WalletVerb};
 use contracts::id::{Region, SagaId};
-use contracts::reply::{RejectCode, WalletReply};
+use contracts::reply::{Effect, RejectCode, WalletReply};
 use jiff::SignedDuration;
 use region_agent::telemetry;
 use region_agent::wallet::Wallet;
 use tracing::Instrument as _;
 
+use crate::callback::short_text;
 use crate::saga::action::Command;
 use crate::saga::input::Answer;
 
-/// Maps a reply. Only a definite answer is an outcome; whatever leaves room for an effect is unknown.
-pub(super) fn answer(reply: WalletReply) -> Answer {
+/// Maps a reply. Only a definite answer to this very command is an outcome; whatever leaves room for an
+/// effect is unknown.
+pub(super) fn answer(reply: WalletReply, command: &Command) -> Answer {
     match &reply {
+        WalletReply::Applied {
+            operation_id,
+            effect,
+            ..
+        } if *operation_id != command.operation_id || !is_asked_for(effect, command) => {
+            Answer::Unknown {
+                message: "the participant reports an effect that was not asked for".to_owned(),
+            }
+        }
+        WalletReply::Rejected { operation_id, .. }
+        | WalletReply::Cancelled { operation_id }
+        | WalletReply::Conflict { operation_id, .. }
+            if *operation_id != command.operation_id =>
+        {
+            Answer::Unknown {
+                message: "the participant answers another operation".to_owned(),
+            }
+        }
         WalletReply::Applied { .. } => serde_json::to_value(&reply).map_or_else(
             |error| Answer::Unknown {
                 message: error.to_string(),
@@ -22,15 +42,25 @@ pub(super) fn answer(reply: WalletReply) -> Answer {
         ),
         WalletReply::Rejected { code, message, .. } => Answer::Refused {
             code: reject_code(*code).to_owned(),
-            message: message.clone(),
+            message: shortened(message),
         },
         WalletReply::Cancelled { .. } => Answer::Refused {
             code: "tombstoned".to_owned(),
             message: "a revert came first; the operation can never be applied".to_owned(),
         },
         WalletReply::Conflict { fields, .. } => Answer::Conflict {
-            fields: fields.clone(),
+            fields: fields
+                .iter()
+                .take(16)
+                .map(|field| shortened(field))
+                .collect(),
         },
+        // Fences are kept as signed numbers; nobody has seen a larger one.
+        WalletReply::Stale { seen_fence } if i64::try_from(*seen_fence).is_err() => {
+            Answer::Unknown {
+                message: format!("fence {seen_fence} is none of ours"),
+            }
+        }
         WalletReply::Stale { seen_fence } => Answer::Stale {
             seen_fence: *seen_fence,
         },
@@ -41,15 +71,40 @@ pub(super) fn answer(reply: WalletReply) -> Answer {
         }
         WalletReply::Invalid { field, message } => Answer::Unacceptable {
             code: "invalid".to_owned(),
-            message: format!("{field}: {message}"),
+            message: shortened(&format!("{field}: {message}")),
         },
         WalletReply::Unavailable { message } => Answer::Unknown {
-            message: message.clone(),
+            message: shortened(message),
         },
         WalletReply::Unknown => Answer::Unknown {
             message: "an answer of a newer participant".to_owned(),
         },
     }
+}
+
+/// Whether the effect is the one the command asks for.
+fn is_asked_for(effect: &Effect, command: &Command) -> bool {
+    match (effect, wallet_command(command)) {
+        (
+            Effect::Moved {
+                customer,
+                movement,
+                money,
+                ..
+            },
+            Ok(WalletCommand::Update(update)),
+        ) => (customer, movement, money) == (&update.customer, &update.movement, &update.money),
+        (
+            Effect::Offset { target, .. } | Effect::Tombstoned { target },
+            Ok(WalletCommand::Revert(revert)),
+        ) => *target == revert.target,
+        (Effect::Moved { .. } | Effect::Offset { .. } | Effect::Tombstoned { .. }, _) => false,
+    }
+}
+
+/// A participant's text as it is kept in a record.
+fn shortened(text: &str) -> String {
+    short_text(text).unwrap_or_default()
 }
 
 /// Calls the wallet of this process, in a span like that of an agent.
@@ -69,7 +124,10 @@ pub(super) async fn perform_locally(
         WalletCommand::Revert(_) => WalletVerb::Revert,
     };
     let span = telemetry::command_span(verb.as_str(), region, &header);
-    answer(wallet.execute(&header, &request).instrument(span).await)
+    answer(
+        wallet.execute(&header, &request).instrument(span).await,
+        command,
+    )
 }
 
 /// What travels beside the command.

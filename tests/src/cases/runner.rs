@@ -375,7 +375,7 @@ impl<'w> Run<'w> {
             .filter_map(|stored| stored.record.case.as_ref())
             .filter(|case| case.evidence["saga_id"] == saga.as_str())
             .find_map(|case| case.evidence["message_id"].as_str());
-        let sequence = message_id.and_then(|id| id.split(':').nth(1)?.parse().ok());
+        let sequence = message_id.and_then(|id| id.split([':', '@']).nth(1)?.parse().ok());
         let sequence = sequence.context("no case names a message")?;
         let stream = self.world.partition.intake_stream();
         let stream = self.world.core.get_stream_no_info(stream).await?;

@@ -35,6 +35,10 @@ impl Actor {
             .engine
             .open_case(id, CaseReason::Poison, reason, evidence)
             .await;
+        // What is stored stands, and something must drive it on: its timer, if it has anything to wait for.
+        if self.load().await.is_ok() {
+            self.park().await;
+        }
         match opened {
             Settled::Done | Settled::Missing | Settled::Left => {
                 Progress::Ignored(Ignored::Poisoned)
