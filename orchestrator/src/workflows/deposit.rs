@@ -10,6 +10,8 @@
 //! it starts the next generation.
 
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use contracts::command::{Movement, WalletUpdate};
 use contracts::event::{DEPOSIT_COMPLETED, DepositCompleted};
@@ -282,6 +284,34 @@ fn describe(cx: &mut Cx<'_>, fact: &CallbackFact) {
     }
 }
 
+/// The same fact again is a duplicate, unless it names what was missing when money had come: then it must not
+/// be absorbed by a saga that could do nothing without it.
+fn repeat(record: &SagaRecord, known: &CallbackFact, fact: &CallbackFact) -> ArrivalMeaning {
+    let names_more = known.customer.is_none() && fact.customer.is_some()
+        || known.region.is_none() && fact.region.is_some();
+    match record.status {
+        Status::Compensated | Status::Cancelled | Status::Failed
+            if names_more && fact.meaning.is_paid() =>
+        {
+            ArrivalMeaning::StartNext
+        }
+        Status::NeedsReview if names_more => ArrivalMeaning::Review {
+            reason: CaseReason::ConflictingFact,
+            message:
+                "the same fact came again and names the customer or the region, which was missing"
+                    .to_owned(),
+        },
+        Status::Running
+        | Status::Waiting
+        | Status::Compensating
+        | Status::NeedsReview
+        | Status::Completed
+        | Status::Compensated
+        | Status::Cancelled
+        | Status::Failed => ArrivalMeaning::Duplicate,
+    }
+}
+
 /// The fact without what only describes the notice: two notices of one fact are one request.
 fn essential(fact: &CallbackFact) -> CallbackFact {
     CallbackFact {
@@ -317,7 +347,7 @@ fn arrival(record: &SagaRecord, input: &Value) -> ArrivalMeaning {
     if let Some(known) = known {
         let fields = same_fact_differs(&known, &fact);
         if fields.is_empty() {
-            return ArrivalMeaning::Duplicate;
+            return repeat(record, &known, &fact);
         }
         let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
         let message = format!("the same fact came again with other {}", fields.join(", "));
