@@ -14,6 +14,7 @@ use crate::callback::{Providers, ProvidersConfig};
 use crate::driver::Limits;
 use crate::fx::RateTable;
 use crate::partition::Partition;
+use crate::saga::rules::Rules;
 use crate::serve::{FxConfig, ServeConfig};
 use crate::telemetry::LogFormat;
 use contracts::id::Region;
@@ -207,6 +208,7 @@ impl Config {
             providers: self.providers()?,
             fx: fx(settings.fx)?,
             listen: listen(settings.listen)?,
+            rules: Rules::default(),
             limits: hold.map_or_else(Limits::default, |hold| Limits {
                 hold,
                 ..Limits::default()

@@ -29,6 +29,7 @@ use crate::participants::{CoreSide, Participants, RegionBus};
 use crate::partition::Partition;
 use crate::payments::{Payments, PaymentsError};
 use crate::regions::{RegionCache, Regions};
+use crate::saga::rules::Rules;
 use crate::setup::{self, SetupError};
 use crate::store::Store;
 use crate::timers::Timers;
@@ -59,6 +60,8 @@ pub struct ServeConfig {
     pub fx: FxConfig,
     /// Address of `/metrics`, `/healthz` and `/readyz`; none when absent.
     pub listen: Option<SocketAddr>,
+    /// What this installation lays down for its sagas.
+    pub rules: Rules,
     /// See [`Limits`].
     pub limits: Limits,
     /// How long sagas at work may take to end at shutdown before they are given back.
@@ -172,6 +175,7 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
         Workflows::default(),
         parts.participants.clone(),
         clock.clone(),
+        config.rules.clone(),
         config.limits.within(out),
         metrics.clone(),
     );

@@ -261,10 +261,11 @@ impl Actor {
             {
                 return self.give_up_on(trouble, matter).await;
             }
-            let replica = self.engine.0.clock.replica().to_owned();
+            let engine = self.engine.clone();
             let turn = Turn {
-                now: self.engine.0.clock.now(),
-                replica: &replica,
+                now: engine.0.clock.now(),
+                replica: engine.0.clock.replica(),
+                rules: &engine.0.rules,
             };
             let (decision, revision, was_unsaved) =
                 match std::mem::replace(&mut self.state, State::Unloaded) {

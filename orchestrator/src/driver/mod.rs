@@ -27,6 +27,7 @@ use crate::participants::Participants;
 use crate::saga::action::Note;
 use crate::saga::input::{Arrival, Input, Reply};
 use crate::saga::record::CaseReason;
+use crate::saga::rules::Rules;
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
 use crate::store::{CommitOutcome, Store, Timer, Write};
 use crate::telemetry;
@@ -83,6 +84,7 @@ struct Inner {
     workflows: Workflows,
     participants: Participants,
     clock: Clock,
+    rules: Rules,
     limits: Limits,
     metrics: Metrics,
     actors: Mutex<HashMap<SagaId, mpsc::UnboundedSender<Envelope>>>,
@@ -164,6 +166,7 @@ impl Engine {
         workflows: Workflows,
         participants: Participants,
         clock: Clock,
+        rules: Rules,
         limits: Limits,
         metrics: Metrics,
     ) -> Self {
@@ -172,6 +175,7 @@ impl Engine {
             workflows,
             participants,
             clock,
+            rules,
             limits,
             metrics,
             actors: Mutex::new(HashMap::new()),
@@ -215,6 +219,7 @@ impl Engine {
         let turn = Turn {
             now: self.0.clock.now(),
             replica: self.0.clock.replica(),
+            rules: &self.0.rules,
         };
         let record = saga::case_record(saga_id, reason, message, evidence, turn);
         let write = Write {

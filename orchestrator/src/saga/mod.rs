@@ -32,6 +32,7 @@ mod operation;
 pub mod policy;
 pub mod record;
 mod review;
+pub mod rules;
 mod signal;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ use input::{Arrival, Input};
 pub use ending::next_generation;
 use policy::after;
 use record::{CaseReason, Direction, SCHEMA, SagaRecord, Status};
+use rules::Rules;
+
 pub use review::{CASE_OPENED, CASE_WORKFLOW, case_record};
 
 /// A kind of saga: a pure function over named facts, and what else the core must know of it.
@@ -107,6 +110,8 @@ pub struct Turn<'a> {
     pub now: Timestamp,
     /// The replica that decides; a new one for each run of the process.
     pub replica: &'a str,
+    /// What this installation lays down; the same at each replica.
+    pub rules: &'a Rules,
 }
 
 /// Starts a saga that has no record.

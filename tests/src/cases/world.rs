@@ -15,6 +15,7 @@ use orchestrator::driver::Limits;
 use orchestrator::partition::Partition;
 use orchestrator::payments::Payments;
 use orchestrator::regions::{RegionCache, Regions};
+use orchestrator::saga::rules::Rules;
 use orchestrator::serve::{FxConfig, ServeConfig};
 use orchestrator::site::{Core, Leaf, Options, Server, Site, User};
 use region_agent::clock::Clock;
@@ -391,6 +392,7 @@ fn config(
         providers,
         fx: FxConfig::Nats(RATE_TIMEOUT),
         listen: None,
+        rules: Rules::default(),
         limits: Limits::default(),
         grace: Duration::from_secs(5),
         allow_unsafe_durability: false,

@@ -288,6 +288,7 @@ fn record(saga_id: SagaId, status: Status) -> SagaRecord {
     let turn = Turn {
         now: NOW,
         replica: "test",
+        rules: &saga::rules::DEFAULT,
     };
     let mut record = saga::case_record(
         saga_id,
@@ -306,6 +307,7 @@ fn case(sequence: u64, item: usize, code: &str) -> SagaRecord {
     let turn = Turn {
         now: NOW,
         replica: "test",
+        rules: &saga::rules::DEFAULT,
     };
     let evidence = json!({
         "sequence": sequence, "body": { "text": CUT_OFF },

@@ -9,7 +9,7 @@ use crate::saga::action::{Command, Decision, Note};
 use crate::saga::flow::{Cx, Flow, Request, Step};
 use crate::saga::input::{Answer, Arrival, Input, Reply, Signal};
 use crate::saga::record::{CaseReason, Participant, SagaRecord, Status};
-use crate::saga::{ArrivalMeaning, Turn, Workflow, decide, start};
+use crate::saga::{ArrivalMeaning, Turn, Workflow, decide, rules, start};
 
 macro_rules! step {
     ($type:ident, $name:literal, repeatable: $repeatable:literal) => {
@@ -142,7 +142,11 @@ impl Saga {
             message_id: "m0".to_owned(),
             input,
         };
-        let turn = Turn { now, replica: "a" };
+        let turn = Turn {
+            now,
+            replica: "a",
+            rules: &rules::DEFAULT,
+        };
         let decision = start(&WORKFLOW, SagaId::from_parts("four", &["x"]), arrival, turn);
         let Decision::Commit(commit) = decision else {
             panic!("a start commits")
@@ -165,6 +169,7 @@ impl Saga {
             let turn = Turn {
                 now: self.now,
                 replica: self.replica,
+                rules: &rules::DEFAULT,
             };
             match decide(&WORKFLOW, self.record.clone(), input, turn) {
                 Decision::Ignore(record, _) => self.record = *record,

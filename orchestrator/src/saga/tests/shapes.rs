@@ -9,7 +9,7 @@ use crate::saga::action::{Command, Decision};
 use crate::saga::flow::{Cx, Flow, Selected, join};
 use crate::saga::input::{Answer, Arrival, Input, Reply, Signal};
 use crate::saga::record::{SagaRecord, Status};
-use crate::saga::{Turn, Workflow, decide, start};
+use crate::saga::{Turn, Workflow, decide, rules, start};
 
 #[test]
 fn parallel_steps_sleep_select_and_loops() {
@@ -53,6 +53,7 @@ fn parallel_steps_sleep_select_and_loops() {
             .checked_add(SignedDuration::from_secs(seconds))
             .expect("time"),
         replica: "a",
+        rules: &rules::DEFAULT,
     };
     let first = start(&LOOPS, SagaId::from_parts("four", &["l"]), arrival, turn(0));
     assert_eq!(take(first, &mut record), "reserve quote");

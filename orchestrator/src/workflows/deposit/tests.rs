@@ -6,7 +6,7 @@ use super::{DEPOSIT, arrival};
 use crate::saga::action::Decision;
 use crate::saga::input::Arrival;
 use crate::saga::record::{Direction, SagaRecord, Status, TurnReason};
-use crate::saga::{ArrivalMeaning, Turn, start};
+use crate::saga::{ArrivalMeaning, Turn, rules, start};
 
 fn fact(meaning: &str, minor: i64, customer: Option<&str>) -> Value {
     let mut fact = json!({
@@ -24,7 +24,11 @@ fn record(input: Value, status: Status) -> SagaRecord {
     let saga_id = (DEPOSIT.identify)("", &input).expect("id");
     let now = "2030-01-01T00:00:00Z".parse().expect("instant");
     let message_id = "m".to_owned();
-    let turn = Turn { now, replica: "a" };
+    let turn = Turn {
+        now,
+        replica: "a",
+        rules: &rules::DEFAULT,
+    };
     let Decision::Commit(commit) = start(&DEPOSIT, saga_id, Arrival { message_id, input }, turn)
     else {
         panic!("a start commits");
