@@ -171,9 +171,9 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
     let timers = consumer(&js, partition.state_stream(), partition.timers_consumer()).await?;
     let out = intake.cached_info().config.max_ack_pending;
     let engine = Engine::new(
-        store,
+        Arc::new(store),
         Workflows::default(),
-        parts.participants.clone(),
+        Arc::new(parts.participants),
         clock.clone(),
         config.rules.clone(),
         config.limits.within(out),

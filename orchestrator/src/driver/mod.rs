@@ -23,13 +23,13 @@ use tracing::Instrument as _;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::participants::Participants;
+use crate::participants::Perform;
 use crate::saga::action::Note;
 use crate::saga::input::{Arrival, Input, Reply};
 use crate::saga::record::CaseReason;
 use crate::saga::rules::Rules;
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
-use crate::store::{CommitOutcome, Store, Timer, Write};
+use crate::store::{CommitOutcome, StateLog, Timer, Write};
 use crate::telemetry;
 use crate::workflows::Workflows;
 
@@ -80,9 +80,9 @@ impl Limits {
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
-    store: Store,
+    store: Arc<dyn StateLog>,
     workflows: Workflows,
-    participants: Participants,
+    participants: Arc<dyn Perform>,
     clock: Clock,
     rules: Rules,
     limits: Limits,
@@ -162,9 +162,9 @@ impl Engine {
     /// An engine over its parts; it does nothing until something is delivered.
     #[must_use]
     pub fn new(
-        store: Store,
+        store: Arc<dyn StateLog>,
         workflows: Workflows,
-        participants: Participants,
+        participants: Arc<dyn Perform>,
         clock: Clock,
         rules: Rules,
         limits: Limits,
@@ -254,10 +254,10 @@ impl Engine {
         }
     }
 
-    /// The store behind it.
+    /// The state log behind it.
     #[must_use]
-    pub fn store(&self) -> &Store {
-        &self.0.store
+    pub fn store(&self) -> &dyn StateLog {
+        self.0.store.as_ref()
     }
 
     /// The workflows it knows.

@@ -10,6 +10,7 @@ mod wallet_answer;
 use std::collections::BTreeSet;
 
 use contracts::id::{Region, SagaId};
+use futures::future::BoxFuture;
 use region_agent::wallet::Wallet;
 
 pub use core_side::CoreSide;
@@ -18,6 +19,17 @@ pub use regions::{LateReply, RegionBus};
 use crate::saga::action::Command;
 use crate::saga::input::Answer;
 use crate::saga::record::Participant;
+
+/// Carries out steps. The driver relies on no more than this: an answer is true of the command it is given
+/// to, and silence says nothing.
+pub trait Perform: Send + Sync {
+    /// Carries out a command. `None` when nothing was heard by its deadline: the outcome is unknown.
+    fn perform<'a>(
+        &'a self,
+        saga_id: &'a SagaId,
+        command: &'a Command,
+    ) -> BoxFuture<'a, Option<Answer>>;
+}
 
 /// Everybody who can carry out a step.
 #[derive(Debug, Clone)]
@@ -45,8 +57,7 @@ impl Participants {
         }
     }
 
-    /// Carries out a command. `None` when nothing was heard by its deadline: the outcome is unknown.
-    pub async fn perform(&self, saga_id: &SagaId, command: &Command) -> Option<Answer> {
+    async fn carry_out(&self, saga_id: &SagaId, command: &Command) -> Option<Answer> {
         match &command.participant {
             Participant::Core => Some(self.core.perform(saga_id, command).await),
             Participant::Region(region) => match &self.local {
@@ -62,5 +73,15 @@ impl Participants {
                 }),
             },
         }
+    }
+}
+
+impl Perform for Participants {
+    fn perform<'a>(
+        &'a self,
+        saga_id: &'a SagaId,
+        command: &'a Command,
+    ) -> BoxFuture<'a, Option<Answer>> {
+        Box::pin(self.carry_out(saga_id, command))
     }
 }

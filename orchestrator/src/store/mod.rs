@@ -7,6 +7,7 @@
 //! the same expected revision again and comparing the nonce, never by reading first.
 
 mod batch;
+mod log;
 mod writer;
 
 use std::time::Duration;
@@ -24,6 +25,8 @@ use crate::clock::Clock;
 use crate::partition::Partition;
 use crate::saga::action::Event;
 use crate::saga::record::SagaRecord;
+
+pub use log::StateLog;
 
 /// The records of one partition.
 #[derive(Debug, Clone)]
