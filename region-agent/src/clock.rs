@@ -10,10 +10,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Source {
     System,
     Manual(Arc<AtomicI64>),
+    Told(Arc<dyn Fn() -> Timestamp + Send + Sync>),
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::System => "System",
+            Self::Manual(_) => "Manual",
+            Self::Told(_) => "Told",
+        })
+    }
 }
 
 impl Clock {
@@ -31,6 +42,12 @@ impl Clock {
         ))))
     }
 
+    /// A clock that shows what it is told, for worlds whose time is not ours.
+    #[must_use]
+    pub fn told(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        Self(Source::Told(now))
+    }
+
     /// The current time.
     #[must_use]
     #[expect(
@@ -41,11 +58,12 @@ impl Clock {
         let micros = match &self.0 {
             Source::System => Timestamp::now().as_microsecond(),
             Source::Manual(micros) => micros.load(Ordering::SeqCst),
+            Source::Told(now) => now().as_microsecond(),
         };
         Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
     }
 
-    /// Moves a manual clock; the system's clock is not ours to move and stays.
+    /// Moves a manual clock; every other is not ours to move and stays.
     pub fn advance(&self, by: SignedDuration) {
         if let Source::Manual(micros) = &self.0 {
             let step = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
