@@ -48,7 +48,7 @@ impl CoreSide {
     }
 
     /// Carries out a step, within its deadline.
-    pub(super) async fn perform(&self, saga_id: &SagaId, command: &Command) -> Answer {
+    pub async fn perform(&self, saga_id: &SagaId, command: &Command) -> Answer {
         let now = self.clock.now();
         let wait =
             Duration::try_from(command.deadline.duration_since(now)).unwrap_or(Duration::ZERO);

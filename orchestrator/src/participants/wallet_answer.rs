@@ -14,7 +14,8 @@ use crate::saga::input::Answer;
 
 /// Maps a reply. Only a definite answer to this very command is an outcome; whatever leaves room for an
 /// effect is unknown.
-pub(super) fn answer(reply: WalletReply, command: &Command) -> Answer {
+#[must_use]
+pub fn answer(reply: WalletReply, command: &Command) -> Answer {
     match &reply {
         WalletReply::Applied {
             operation_id,
@@ -131,7 +132,8 @@ pub(super) async fn perform_locally(
 }
 
 /// What travels beside the command.
-pub(super) fn header(saga_id: &SagaId, command: &Command) -> CommandHeader {
+#[must_use]
+pub fn header(saga_id: &SagaId, command: &Command) -> CommandHeader {
     CommandHeader {
         saga_id: Some(saga_id.clone()),
         operation_id: command.operation_id.clone(),
@@ -142,7 +144,10 @@ pub(super) fn header(saga_id: &SagaId, command: &Command) -> CommandHeader {
 }
 
 /// The wallet command a saga's command stands for.
-pub(super) fn wallet_command(command: &Command) -> Result<WalletCommand, Answer> {
+///
+/// # Errors
+/// The answer of a participant that would not understand it.
+pub fn wallet_command(command: &Command) -> Result<WalletCommand, Answer> {
     let invalid = |error: serde_json::Error| Answer::Unacceptable {
         code: "invalid".to_owned(),
         message: format!("{}: {error}", command.kind),
