@@ -1,6 +1,7 @@
 //! A durable pull consumer as a loop: each message in its own task, kept alive while it is worked on,
 //! acknowledged only when it is settled.
 
+mod incoming;
 mod pull;
 
 use std::future::Future;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::{self, AckKind, Message};
+pub use incoming::Incoming;
 use pull::{Heard, Pull};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +30,13 @@ pub enum Handled {
 /// Works on messages. Being called again for the same message must be harmless.
 pub trait Handle: Clone + Send + Sync + 'static {
     /// Works on one message until it may be acknowledged or given back.
-    fn handle(&self, message: &Message) -> impl Future<Output = Handled> + Send;
+    fn handle(&self, message: &Incoming) -> impl Future<Output = Handled> + Send;
+}
+
+/// Says what became of one delivery of a message.
+pub trait Acknowledge: Send + Sync {
+    /// Says it. A lost acknowledgement means a redelivery, which is harmless.
+    fn acknowledge(&self, kind: AckKind) -> impl Future<Output = ()> + Send;
 }
 
 /// Messages asked for at a time.
@@ -71,7 +79,7 @@ pub async fn run<H: Handle>(
                     let handler = handler.clone();
                     let stop = stop.clone();
                     tasks.spawn(async move {
-                        settle(&handler, message, ack_wait, &stop).await;
+                        take(&handler, &message, ack_wait, &stop).await;
                         drop(slot);
                     });
                 }) => heard,
@@ -91,7 +99,7 @@ pub async fn run<H: Handle>(
         }
         // They go back at once instead of when their time is up.
         for message in pull.close().await {
-            acknowledge(&message, AckKind::Nak(None)).await;
+            message.acknowledge(AckKind::Nak(None)).await;
         }
     }
     tasks.close();
@@ -143,28 +151,46 @@ async fn pause(stop: &CancellationToken) {
     }
 }
 
-/// Works on a message, telling the server every now and then that it is alive.
-async fn settle<H: Handle>(
+async fn take<H: Handle>(
     handler: &H,
-    message: Message,
+    message: &Message,
     ack_wait: Duration,
     stop: &CancellationToken,
 ) {
-    let work = handler.handle(&message);
+    match Incoming::read(message) {
+        Ok(incoming) => settle(handler, &incoming, message, ack_wait, stop).await,
+        Err(reason) => {
+            tracing::warn!(reason, subject = %message.subject, "given back");
+            message.acknowledge(AckKind::Nak(Some(LONGEST_RETRY))).await;
+        }
+    }
+}
+
+/// Works on a message, telling the server every now and then that it is alive, and says at last what
+/// became of it.
+pub async fn settle<H: Handle, A: Acknowledge>(
+    handler: &H,
+    message: &Incoming,
+    delivery: &A,
+    ack_wait: Duration,
+    stop: &CancellationToken,
+) {
+    let work = handler.handle(message);
     tokio::pin!(work);
     let mut alive = tokio::time::interval(ack_wait / 3);
     alive.tick().await;
     let handled = loop {
         tokio::select! {
+            biased;
             handled = &mut work => break handled,
-            _ = alive.tick() => acknowledge(&message, AckKind::Progress).await,
+            _ = alive.tick() => delivery.acknowledge(AckKind::Progress).await,
         }
     };
     match handled {
-        Handled::Done => acknowledge(&message, AckKind::Ack).await,
+        Handled::Done => delivery.acknowledge(AckKind::Ack).await,
         Handled::Left => tracing::debug!(subject = %message.subject, "left to its other holder"),
         Handled::Again(reason) => {
-            let delivered = message.info().map_or(1, |info| info.delivered);
+            let delivered = message.delivered;
             let doublings = u32::try_from(delivered.clamp(1, 6) - 1).unwrap_or(0);
             let pause = (FIRST_RETRY * 2_u32.pow(doublings)).min(LONGEST_RETRY);
             // A replica that stops hands its messages on at once.
@@ -174,14 +200,15 @@ async fn settle<H: Handle>(
                 Some(pause)
             };
             tracing::info!(reason, delivered, subject = %message.subject, "given back");
-            acknowledge(&message, AckKind::Nak(pause)).await;
+            delivery.acknowledge(AckKind::Nak(pause)).await;
         }
     }
 }
 
-/// A lost acknowledgement means a redelivery, which is harmless.
-async fn acknowledge(message: &Message, kind: AckKind) {
-    if let Err(error) = message.ack_with(kind).await {
-        tracing::debug!(%error, "an acknowledgement was not sent");
+impl Acknowledge for Message {
+    async fn acknowledge(&self, kind: AckKind) {
+        if let Err(error) = self.ack_with(kind).await {
+            tracing::debug!(%error, "an acknowledgement was not sent");
+        }
     }
 }

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::Message;
 use contracts::codec::Encoding;
 use contracts::id::{Provider, SagaId};
 use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 
 use crate::callback::{Providers, RawCallback, Unreadable};
-use crate::consume::{Handle, Handled};
+use crate::consume::{Handle, Handled, Incoming};
 use crate::driver::{Delivery, Engine, Redelivery, Settled};
 use crate::saga::CASE_WORKFLOW;
 use crate::saga::input::{self, Arrival, Input};
@@ -60,7 +59,7 @@ impl Intake {
         }
     }
 
-    async fn settle(&self, message: &Message, at: &Position) -> Settled {
+    async fn settle(&self, message: &Incoming, at: &Position) -> Settled {
         match subject::parse_intake(&message.subject) {
             subject::Intake::Callback { provider } => self.callback(message, provider, at).await,
             subject::Intake::Start => self.start(message, at).await,
@@ -73,7 +72,7 @@ impl Intake {
         }
     }
 
-    async fn callback(&self, message: &Message, provider: &str, at: &Position) -> Settled {
+    async fn callback(&self, message: &Incoming, provider: &str, at: &Position) -> Settled {
         let raw = match raw_callback(message, provider) {
             Ok(raw) => raw,
             Err(reason) => return self.unreadable(message, at, 0, &reason).await,
@@ -117,7 +116,7 @@ impl Intake {
 
     async fn no_fact(
         &self,
-        message: &Message,
+        message: &Incoming,
         at: &Position,
         item: usize,
         unreadable: &Unreadable,
@@ -135,7 +134,7 @@ impl Intake {
             .await
     }
 
-    async fn start(&self, message: &Message, at: &Position) -> Settled {
+    async fn start(&self, message: &Incoming, at: &Position) -> Settled {
         let request: StartRequest = match decode(message) {
             Ok(request) => request,
             Err(reason) => return self.unreadable(message, at, 0, &reason).await,
@@ -167,7 +166,7 @@ impl Intake {
             .await
     }
 
-    async fn signal(&self, message: &Message, at: &Position) -> Settled {
+    async fn signal(&self, message: &Incoming, at: &Position) -> Settled {
         let signal: Signal = match decode(message) {
             Ok(signal) => signal,
             Err(reason) => return self.unreadable(message, at, 0, &reason).await,
@@ -192,7 +191,7 @@ impl Intake {
         self.to_existing(message, at, &signal.saga_id, input).await
     }
 
-    async fn operator(&self, message: &Message, at: &Position) -> Settled {
+    async fn operator(&self, message: &Incoming, at: &Position) -> Settled {
         let request: OperatorRequest = match decode(message) {
             Ok(request) => request,
             Err(reason) => return self.unreadable(message, at, 0, &reason).await,
@@ -208,7 +207,7 @@ impl Intake {
 
     async fn to_existing(
         &self,
-        message: &Message,
+        message: &Incoming,
         at: &Position,
         saga_id: &SagaId,
         input: Input,
@@ -234,7 +233,7 @@ impl Intake {
 
     async fn unreadable(
         &self,
-        message: &Message,
+        message: &Incoming,
         at: &Position,
         item: usize,
         reason: &str,
@@ -252,14 +251,11 @@ impl Intake {
 }
 
 impl Handle for Intake {
-    async fn handle(&self, message: &Message) -> Handled {
-        let at = match message.info() {
-            Ok(info) => Position {
-                sequence: info.stream_sequence,
-                delivered: u64::try_from(info.delivered).unwrap_or(1),
-                digest: subject::short_digest(&message.payload),
-            },
-            Err(error) => return Handled::Again(format!("not a JetStream message: {error}")),
+    async fn handle(&self, message: &Incoming) -> Handled {
+        let at = Position {
+            sequence: message.sequence,
+            delivered: message.delivered,
+            digest: subject::short_digest(&message.payload),
         };
         let span = telemetry::intake_span(message);
         match self.settle(message, &at).instrument(span).await {
@@ -291,7 +287,7 @@ pub fn message_id_of(sequence: u64, item: usize, digest: &str) -> String {
     }
 }
 
-fn case_id(message: &Message, at: &Position, item: usize) -> SagaId {
+fn case_id(message: &Incoming, at: &Position, item: usize) -> SagaId {
     case_id_of(at.sequence, item, &message.payload)
 }
 
@@ -304,7 +300,7 @@ pub fn case_id_of(sequence: u64, item: usize, payload: &[u8]) -> SagaId {
     SagaId::from_parts(CASE_WORKFLOW, &["intake", &number, &digest[..12]])
 }
 
-fn evidence(message: &Message, at: &Position) -> Value {
+fn evidence(message: &Incoming, at: &Position) -> Value {
     let shown = &message.payload[..message.payload.len().min(MAX_EVIDENCE)];
     let headers: BTreeMap<String, String> = message
         .headers
@@ -317,7 +313,7 @@ fn evidence(message: &Message, at: &Position) -> Value {
         Err(_) => json!({ "hex": hex::encode(shown) }),
     };
     json!({
-        "subject": message.subject.as_str(),
+        "subject": message.subject,
         "sequence": at.sequence,
         "headers": headers,
         "body": body,
@@ -342,7 +338,7 @@ fn all(mut each: Vec<Settled>) -> Settled {
     unsettled.map_or(Settled::Done, |index| each.swap_remove(index))
 }
 
-fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {
+fn decode<T: DeserializeOwned>(message: &Incoming) -> Result<T, String> {
     if message.payload.len() > MAX_REQUEST {
         let length = message.payload.len();
         return Err(format!(
@@ -360,14 +356,12 @@ fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {
 }
 
 /// The callback as the gateway took it: body, HTTP headers and URL.
-fn raw_callback(message: &Message, provider: &str) -> Result<RawCallback, String> {
+fn raw_callback(message: &Incoming, provider: &str) -> Result<RawCallback, String> {
     let provider =
         Provider::new(provider).map_err(|error| format!("provider in the subject: {error}"))?;
     let mut headers = BTreeMap::new();
     let mut url = None;
-    let received = message.info().map_err(|error| error.to_string())?.published;
-    let mut received_at = jiff::Timestamp::from_nanosecond(received.unix_timestamp_nanos())
-        .map_err(|error| error.to_string())?;
+    let mut received_at = message.published;
     for (name, values) in message.headers.iter().flat_map(HeaderMap::iter) {
         let Some(value) = values.first().map(async_nats::HeaderValue::as_str) else {
             continue;

@@ -12,11 +12,11 @@ pub use region_agent::telemetry::{LogFormat, Telemetry, TelemetryError, start};
 /// The span of one message of the intake, from its arrival until it is settled. It continues the trace
 /// that the message came with, if any.
 #[must_use]
-pub fn intake_span(message: &async_nats::jetstream::Message) -> Span {
+pub fn intake_span(message: &crate::consume::Incoming) -> Span {
     let span = tracing::info_span!(
         "intake",
         otel.kind = "consumer",
-        messaging.destination.name = message.subject.as_str(),
+        messaging.destination.name = message.subject,
     );
     region_agent::telemetry::continue_trace(&span, message.headers.as_ref());
     span

@@ -1,10 +1,9 @@
 //! Fired timers: messages on `billing.due.>` wake their sagas.
 
-use async_nats::jetstream::Message;
 use contracts::id::SagaId;
 use serde::Deserialize;
 
-use crate::consume::{Handle, Handled};
+use crate::consume::{Handle, Handled, Incoming};
 use crate::driver::{Delivery, Engine, Redelivery, Settled};
 use crate::saga::input::Input;
 use crate::telemetry;
@@ -30,7 +29,7 @@ impl Timers {
 }
 
 impl Handle for Timers {
-    async fn handle(&self, message: &Message) -> Handled {
+    async fn handle(&self, message: &Incoming) -> Handled {
         let due: Due = match serde_json::from_slice(&message.payload) {
             Ok(due) => due,
             Err(error) => {
@@ -61,12 +60,11 @@ impl Handle for Timers {
 
 impl Timers {
     /// Acted upon, so of no more use: the stream keeps everything until somebody deletes it.
-    async fn forget(&self, message: &Message) {
-        let Ok(info) = message.info() else { return };
+    async fn forget(&self, message: &Incoming) {
         if let Err(error) = self
             .engine
             .store()
-            .forget_due(&message.subject, info.stream_sequence)
+            .forget_due(&message.subject, message.sequence)
             .await
         {
             tracing::debug!(
