@@ -172,6 +172,12 @@ impl SagaId {
 }
 
 impl OperationId {
+    /// Operation id under which the state of this operation is asked for.
+    #[must_use]
+    pub fn status(&self) -> Self {
+        Self(format!("status-{}", self.0))
+    }
+
     /// Operation id of the compensation of this operation.
     #[must_use]
     pub fn revert(&self) -> Self {

@@ -15,7 +15,7 @@ use region_agent::wallet::Wallet;
 
 pub use core_side::CoreSide;
 pub use regions::{LateReply, RegionBus};
-pub use wallet_answer::{answer, header, wallet_command};
+pub use wallet_answer::{Asked, answer, asked, header, status};
 
 use crate::saga::action::Command;
 use crate::saga::input::Answer;

@@ -19,7 +19,7 @@ use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use super::wallet_answer::{answer, not_executed, wallet_command};
+use super::wallet_answer::{Asked, answer, asked, not_executed, status};
 use crate::clock::Clock;
 use crate::saga::action::Command;
 use crate::saga::input::{Answer, Reply};
@@ -103,13 +103,19 @@ impl RegionBus {
         if inner.client.connection_state() != State::Connected {
             return Some(not_executed("disconnected", SignedDuration::ZERO));
         }
-        let (verb, body) = match wallet_command(command) {
-            Ok(WalletCommand::Update(update)) => {
-                (WalletVerb::Update, Encoding::MessagePack.encode(&update))
-            }
-            Ok(WalletCommand::Revert(revert)) => {
-                (WalletVerb::Revert, Encoding::MessagePack.encode(&revert))
-            }
+        let (name, body) = match asked(command) {
+            Ok(Asked::To(WalletCommand::Update(update))) => (
+                subject::wallet(region, WalletVerb::Update),
+                Encoding::MessagePack.encode(&update),
+            ),
+            Ok(Asked::To(WalletCommand::Revert(revert))) => (
+                subject::wallet(region, WalletVerb::Revert),
+                Encoding::MessagePack.encode(&revert),
+            ),
+            Ok(Asked::About(get)) => (
+                subject::wallet(region, WalletVerb::Get),
+                Encoding::MessagePack.encode(&get),
+            ),
             Err(refusal) => return Some(refusal),
         };
         let body = match body {
@@ -127,7 +133,7 @@ impl RegionBus {
         let sent = inner
             .client
             .publish_with_reply_and_headers(
-                subject::wallet(region, verb),
+                name,
                 format!("{}.{number}", inner.reply_prefix),
                 headers(saga_id, command),
                 body.into(),
@@ -228,14 +234,17 @@ fn decode(message: &Message, command: &Command) -> Answer {
         .as_ref()
         .and_then(|headers| headers.get(header::CONTENT_TYPE))
         .map(async_nats::HeaderValue::as_str);
-    let reply = Encoding::from_content_type(content_type)
-        .and_then(|encoding| encoding.decode::<WalletReply>(&message.payload));
-    match reply {
-        Ok(reply) => answer(reply, command),
-        Err(error) => Answer::Unknown {
-            message: format!("the reply cannot be read: {error}"),
-        },
-    }
+    let read = Encoding::from_content_type(content_type).and_then(|encoding| {
+        Ok(match asked(command) {
+            Ok(Asked::About(get)) => status(encoding.decode(&message.payload)?, &get),
+            Ok(Asked::To(_)) | Err(_) => {
+                answer(encoding.decode::<WalletReply>(&message.payload)?, command)
+            }
+        })
+    });
+    read.unwrap_or_else(|error| Answer::Unknown {
+        message: format!("the reply cannot be read: {error}"),
+    })
 }
 
 /// Bytes of the largest reply read: it becomes part of a record, which must fit into one message.

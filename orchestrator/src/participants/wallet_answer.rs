@@ -1,11 +1,14 @@
 //! What a wallet's reply means to a saga: the one place where answers become outcomes.
 
-use contracts::command::{CommandHeader, WalletCommand, WalletRevert, WalletUpdate, WalletVerb};
+use contracts::command::{
+    CommandHeader, WalletCommand, WalletGet, WalletRevert, WalletUpdate, WalletVerb,
+};
 use contracts::id::{Region, SagaId};
-use contracts::reply::{Effect, RejectCode, WalletReply};
+use contracts::reply::{Effect, RejectCode, WalletReply, WalletView};
 use jiff::SignedDuration;
 use region_agent::telemetry;
 use region_agent::wallet::Wallet;
+use serde_json::json;
 use tracing::Instrument as _;
 
 use crate::callback::short_text;
@@ -83,9 +86,33 @@ pub fn answer(reply: WalletReply, command: &Command) -> Answer {
     }
 }
 
+/// Maps what a wallet says of an operation. Not to know it is no answer: it may still be on its way.
+#[must_use]
+pub fn status(view: WalletView, get: &WalletGet) -> Answer {
+    match view {
+        WalletView::Operation(operation)
+            if Some(&operation.operation_id) == get.operation_id.as_ref() =>
+        {
+            let state = json!({ "state": operation.state, "reply": operation.reply });
+            Answer::Applied(state)
+        }
+        WalletView::UnknownOperation { .. } => not_executed("not_found", SignedDuration::ZERO),
+        WalletView::Invalid { field, message } => Answer::Unacceptable {
+            code: "invalid".to_owned(),
+            message: shortened(&format!("{field}: {message}")),
+        },
+        WalletView::Unavailable { message } => Answer::Unknown {
+            message: shortened(&message),
+        },
+        WalletView::Operation(_) | WalletView::Wallet { .. } => Answer::Unknown {
+            message: "the participant answers another question".to_owned(),
+        },
+    }
+}
+
 /// Whether the effect is the one the command asks for.
 fn is_asked_for(effect: &Effect, command: &Command) -> bool {
-    match (effect, wallet_command(command)) {
+    match (effect, asked(command)) {
         (
             Effect::Moved {
                 customer,
@@ -93,11 +120,11 @@ fn is_asked_for(effect: &Effect, command: &Command) -> bool {
                 money,
                 ..
             },
-            Ok(WalletCommand::Update(update)),
+            Ok(Asked::To(WalletCommand::Update(update))),
         ) => (customer, movement, money) == (&update.customer, &update.movement, &update.money),
         (
             Effect::Offset { target, .. } | Effect::Tombstoned { target },
-            Ok(WalletCommand::Revert(revert)),
+            Ok(Asked::To(WalletCommand::Revert(revert))),
         ) => *target == revert.target,
         (Effect::Moved { .. } | Effect::Offset { .. } | Effect::Tombstoned { .. }, _) => false,
     }
@@ -115,8 +142,9 @@ pub(super) async fn perform_locally(
     saga_id: &SagaId,
     command: &Command,
 ) -> Answer {
-    let request = match wallet_command(command) {
-        Ok(request) => request,
+    let request = match asked(command) {
+        Ok(Asked::To(request)) => request,
+        Ok(Asked::About(get)) => return status(wallet.get(&get).await, &get),
         Err(refusal) => return refusal,
     };
     let header = header(saga_id, command);
@@ -143,21 +171,34 @@ pub fn header(saga_id: &SagaId, command: &Command) -> CommandHeader {
     }
 }
 
-/// The wallet command a saga's command stands for.
+/// What a saga can ask of a wallet.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// To move money, or to forbid it.
+    To(WalletCommand),
+    /// What became of an operation.
+    About(WalletGet),
+}
+
+/// What a saga's command asks of a wallet.
 ///
 /// # Errors
 /// The answer of a participant that would not understand it.
-pub fn wallet_command(command: &Command) -> Result<WalletCommand, Answer> {
+pub fn asked(command: &Command) -> Result<Asked, Answer> {
     let invalid = |error: serde_json::Error| Answer::Unacceptable {
         code: "invalid".to_owned(),
         message: format!("{}: {error}", command.kind),
     };
+    let request = command.request.clone();
     match command.kind.as_str() {
-        "wallet.update" => serde_json::from_value::<WalletUpdate>(command.request.clone())
-            .map(WalletCommand::Update)
+        "wallet.update" => serde_json::from_value::<WalletUpdate>(request)
+            .map(|update| Asked::To(WalletCommand::Update(update)))
             .map_err(invalid),
-        "wallet.revert" => serde_json::from_value::<WalletRevert>(command.request.clone())
-            .map(WalletCommand::Revert)
+        "wallet.revert" => serde_json::from_value::<WalletRevert>(request)
+            .map(|revert| Asked::To(WalletCommand::Revert(revert)))
+            .map_err(invalid),
+        "wallet.get" => serde_json::from_value::<WalletGet>(request)
+            .map(Asked::About)
             .map_err(invalid),
         other => Err(Answer::Unacceptable {
             code: "invalid".to_owned(),

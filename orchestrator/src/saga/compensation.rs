@@ -2,7 +2,9 @@
 
 use super::action::Command;
 use super::ending::finish;
-use super::record::{CaseReason, Direction, Outcome, SagaRecord, Status, TurnReason};
+use super::record::{
+    CaseReason, Direction, Outcome, Participant, SagaRecord, Status, StepRecord, TurnReason,
+};
 use super::review::open_case;
 use super::{Advance, Turn, operation};
 
@@ -46,6 +48,23 @@ pub(super) fn try_refused_again(record: &mut SagaRecord) {
     }
 }
 
+/// Whether the participant must say what became of the step before its undo may be sent.
+fn must_be_known(step: &StepRecord, turn: Turn<'_>) -> bool {
+    let Participant::Region(region) = &step.forward.participant else {
+        return false;
+    };
+    !turn.rules.capabilities_of(region).tombstone
+        && !matches!(step.forward.outcome, Outcome::Applied { .. })
+}
+
+/// Waits for the answer to the step itself while one may come, and then asks.
+fn know_first(record: &mut SagaRecord, index: usize, turn: Turn<'_>) -> Option<Command> {
+    if record.steps[index].forward.outcome.is_pending() {
+        return None;
+    }
+    operation::ask(record, index, turn)
+}
+
 /// Settles the newest effect that is not settled, or ends the saga when there is none left.
 pub(super) fn advance(
     record: &mut SagaRecord,
@@ -82,7 +101,11 @@ pub(super) fn advance(
         match &undo.outcome {
             Outcome::Applied { .. } => {}
             Outcome::Planned => {
-                commands.extend(operation::send_undo(record, index, turn));
+                commands.extend(if must_be_known(step, turn) {
+                    know_first(record, index, turn)
+                } else {
+                    operation::send_undo(record, index, turn)
+                });
                 return Advance::Rest;
             }
             Outcome::InFlight { .. } | Outcome::BackingOff { .. } => return Advance::Rest,

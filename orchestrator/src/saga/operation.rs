@@ -1,14 +1,19 @@
 //! One operation and what happens to it: the second table in [`super`].
 
+mod sending;
+mod status;
+
 use jiff::SignedDuration;
 
 use super::Turn;
-use super::action::{Command, Ignored};
-use super::flow::UNREACHABLE;
+use super::action::Ignored;
 use super::input::{Answer, Reply};
-use super::policy::{ALERT_AFTER_ATTEMPTS, Next, Policy};
-use super::record::{Case, CaseReason, Direction, Operation, Outcome, SagaRecord};
-use super::review::{CASE_OPENED, open_case};
+use super::policy::Policy;
+use super::record::{CaseReason, Direction, Operation, Outcome, SagaRecord, StepRecord};
+use super::review::open_case;
+use sending::{Failure, fail};
+pub(super) use sending::{given_up, on_time, send_again_all, send_forward, send_undo};
+pub(super) use status::ask;
 
 /// Whether an answer changed the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +29,7 @@ pub(super) enum Applied {
 enum Side {
     Forward,
     Undo,
-}
-
-/// An attempt that came to nothing definite.
-struct Failure {
-    /// It may have had an effect.
-    doubtful: bool,
-    /// What it came to, for a person.
-    last: String,
-    /// The participant asked for a pause.
-    at_least: SignedDuration,
+    Status,
 }
 
 /// Takes in a participant's answer.
@@ -50,6 +46,9 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
     let operation = operation(record, index, side);
     let current = matches!(operation.outcome, Outcome::InFlight { .. })
         && reply.attempt == operation.attempts;
+    if side == Side::Status {
+        return status::on_answer(record, index, &reply.answer, current, turn);
+    }
     match &reply.answer {
         Answer::Applied(body) => on_applied(record, index, side, body, turn),
         Answer::Refused { code, message } => on_refused(record, index, side, (code, message), turn),
@@ -230,7 +229,7 @@ fn on_unacceptable(
             operation.outcome = given_up(true, last.clone(), turn);
             record.cause = format!("{} not acceptable: {last}", step_label(record, index, side));
         }
-        (Side::Undo, _) => {
+        (Side::Undo | Side::Status, _) => {
             let at_least = SignedDuration::ZERO;
             fail(
                 record,
@@ -247,232 +246,45 @@ fn on_unacceptable(
     }
 }
 
-/// Notices attempts that were not answered in time and sends what has waited long enough.
-///
-/// An attempt of another replica that is noticed here has lost its owner, and perhaps its answer with
-/// it: the owner itself notices first. It is sent again as at a takeover.
-pub(super) fn on_time(record: &mut SagaRecord, turn: Turn<'_>) -> Vec<Command> {
-    let mut commands = Vec::new();
-    let orphaned = record.owner != turn.replica;
-    for (index, side) in all(record) {
-        match operation(record, index, side).outcome {
-            Outcome::InFlight { deadline, .. } if deadline <= turn.now && orphaned => {
-                commands.extend(send_anew(record, index, side, turn));
-            }
-            Outcome::InFlight { deadline, .. } if deadline <= turn.now => {
-                let failure = Failure {
-                    doubtful: true,
-                    last: "no answer within its deadline".to_owned(),
-                    at_least: SignedDuration::ZERO,
-                };
-                fail(record, index, side, failure, turn);
-            }
-            Outcome::BackingOff { retry_at, .. } if retry_at <= turn.now => {
-                commands.extend(send(record, index, side, turn));
-            }
-            Outcome::Planned
-            | Outcome::InFlight { .. }
-            | Outcome::BackingOff { .. }
-            | Outcome::Applied { .. }
-            | Outcome::NotApplied { .. }
-            | Outcome::Unknown { .. } => {}
-        }
-    }
-    commands
-}
-
-/// Sends everything in flight once more, see [`send_anew`].
-pub(super) fn send_again_all(record: &mut SagaRecord, turn: Turn<'_>) -> Vec<Command> {
-    let mut commands = Vec::new();
-    for (index, side) in all(record) {
-        commands.extend(send_anew(record, index, side, turn));
-    }
-    commands
-}
-
-/// Sends what is in flight once more, with a new budget: the time this side was away is not the
-/// participant's. What is to be undone is not done again; its undo settles it.
-fn send_anew(record: &mut SagaRecord, index: usize, side: Side, turn: Turn<'_>) -> Option<Command> {
-    let cancelling = matches!(record.direction, Direction::Cancelling { .. });
-    let operation = operation(record, index, side);
-    let Outcome::InFlight {
-        issued_at,
-        tries,
-        doubtful,
-        ..
-    } = &mut operation.outcome
-    else {
-        return None;
-    };
-    if cancelling && side == Side::Forward {
-        operation.outcome = given_up(true, "its sender has gone".to_owned(), turn);
-        return None;
-    }
-    (*issued_at, *tries, *doubtful) = (turn.now, 0, true);
-    send(record, index, side, turn)
-}
-
-/// Sends the forward operation of the step at `index`.
-pub(super) fn send_forward(
-    record: &mut SagaRecord,
-    index: usize,
-    turn: Turn<'_>,
-) -> Option<Command> {
-    send(record, index, Side::Forward, turn)
-}
-
-/// Sends the compensation of the step at `index`.
-pub(super) fn send_undo(record: &mut SagaRecord, index: usize, turn: Turn<'_>) -> Option<Command> {
-    send(record, index, Side::Undo, turn)
-}
-
-fn send(record: &mut SagaRecord, index: usize, side: Side, turn: Turn<'_>) -> Option<Command> {
-    let policy = policy(record, index, side);
-    let fence = record.epoch;
-    let step = step_label(record, index, side);
-    let operation = operation(record, index, side);
-    let (issued_at, tries, doubtful) = match operation.outcome {
-        Outcome::Planned => (turn.now, 0, false),
-        Outcome::InFlight {
-            issued_at,
-            tries,
-            doubtful,
-            ..
-        }
-        | Outcome::BackingOff {
-            issued_at,
-            tries,
-            doubtful,
-            ..
-        } => (issued_at, tries, doubtful),
-        Outcome::Applied { .. } | Outcome::NotApplied { .. } | Outcome::Unknown { .. } => {
-            return None;
-        }
-    };
-    let deadline = policy.attempt_deadline(issued_at, turn.now);
-    operation.attempts += 1;
-    operation.outcome = Outcome::InFlight {
-        issued_at,
-        deadline,
-        tries: tries + 1,
-        doubtful,
-    };
-    Some(Command {
-        step,
-        operation_id: operation.operation_id.clone(),
-        participant: operation.participant.clone(),
-        kind: operation.kind.clone(),
-        request: operation.request.clone(),
-        attempt: operation.attempts,
-        fence,
-        deadline,
-    })
-}
-
-/// An attempt came to nothing definite: wait for the next, or settle what is known.
-fn fail(record: &mut SagaRecord, index: usize, side: Side, failure: Failure, turn: Turn<'_>) {
-    let policy = policy(record, index, side);
-    let cancelling = matches!(record.direction, Direction::Cancelling { .. });
-    let label = step_label(record, index, side);
-    let operation = operation(record, index, side);
-    let Outcome::InFlight {
-        issued_at,
-        tries,
-        doubtful,
-        ..
-    } = operation.outcome
-    else {
-        return;
-    };
-    let doubtful = doubtful || failure.doubtful;
-    let seed = operation.operation_id.as_str();
-    // Once the saga has turned, its forward operations are not sent again; their undo settles them.
-    let next = if cancelling && side == Side::Forward {
-        Next::GiveUp
-    } else {
-        policy.after_failure(issued_at, turn.now, tries, failure.at_least, seed)
-    };
-    operation.outcome = match next {
-        Next::RetryAt(retry_at) => Outcome::BackingOff {
-            issued_at,
-            retry_at,
-            tries,
-            doubtful,
-            last: failure.last.clone(),
-        },
-        Next::GiveUp => given_up(doubtful, failure.last.clone(), turn),
-    };
-    let overdue = tries == ALERT_AFTER_ATTEMPTS && policy == Policy::UntilDone;
-    record.cause = format!("{label} attempt {tries}: {}", failure.last);
-    if overdue && record.case.is_none() {
-        record.cause = format!("{CASE_OPENED}: {}", record.cause);
-        record.case = Some(Case {
-            reason: CaseReason::Overdue,
-            message: format!(
-                "{label} has been tried {tries} times; it goes on being tried: {}",
-                failure.last
-            ),
-            since: turn.now,
-            evidence: serde_json::Value::Null,
-        });
-    }
-}
-
-/// What is known of an operation that is not sent again.
-pub(super) fn given_up(doubtful: bool, last: String, turn: Turn<'_>) -> Outcome {
-    if doubtful {
-        Outcome::Unknown {
-            since: turn.now,
-            last,
-        }
-    } else {
-        Outcome::NotApplied {
-            code: UNREACHABLE.to_owned(),
-            message: last,
-            at: turn.now,
-        }
-    }
-}
-
 fn find(record: &SagaRecord, reply: &Reply) -> Option<(usize, Side)> {
     record.steps.iter().enumerate().find_map(|(index, step)| {
-        if step.forward.operation_id == reply.operation_id {
-            Some((index, Side::Forward))
-        } else if step
-            .undo
-            .as_ref()
-            .is_some_and(|undo| undo.operation_id == reply.operation_id)
-        {
-            Some((index, Side::Undo))
-        } else {
-            None
-        }
+        sides(step)
+            .find(|(_, operation)| operation.operation_id == reply.operation_id)
+            .map(|(side, _)| (index, side))
     })
+}
+
+fn sides(step: &StepRecord) -> impl Iterator<Item = (Side, &Operation)> {
+    let undo = step.undo.as_ref().map(|undo| (Side::Undo, undo));
+    let status = step.status.as_ref().map(|status| (Side::Status, status));
+    std::iter::once((Side::Forward, &step.forward))
+        .chain(undo)
+        .chain(status)
 }
 
 fn all(record: &SagaRecord) -> Vec<(usize, Side)> {
     let steps = record.steps.iter().enumerate();
     steps
-        .flat_map(|(index, step)| {
-            std::iter::once((index, Side::Forward))
-                .chain(step.undo.is_some().then_some((index, Side::Undo)))
-        })
+        .flat_map(|(index, step)| sides(step).map(move |(side, _)| (index, side)))
         .collect()
 }
 
-/// The operation on this side; a step found on its undo side has one.
+/// The operation on this side; a step found on one of its sides has it.
 fn operation(record: &mut SagaRecord, index: usize, side: Side) -> &mut Operation {
     let step = &mut record.steps[index];
-    match (side, &mut step.undo) {
-        (Side::Undo, Some(undo)) => undo,
-        (Side::Undo, None) | (Side::Forward, _) => &mut step.forward,
+    match (side, &mut step.undo, &mut step.status) {
+        (Side::Undo, Some(undo), _) => undo,
+        (Side::Status, _, Some(status)) => status,
+        (Side::Undo, None, _) | (Side::Status, _, None) | (Side::Forward, _, _) => {
+            &mut step.forward
+        }
     }
 }
 
 fn policy(record: &SagaRecord, index: usize, side: Side) -> Policy {
     match side {
         Side::Forward => record.steps[index].policy,
-        Side::Undo => Policy::UntilDone,
+        Side::Undo | Side::Status => Policy::UntilDone,
     }
 }
 
@@ -480,6 +292,7 @@ fn step_label(record: &SagaRecord, index: usize, side: Side) -> String {
     match side {
         Side::Forward => record.steps[index].name.to_string(),
         Side::Undo => format!("undo of {}", record.steps[index].name),
+        Side::Status => format!("status of {}", record.steps[index].name),
     }
 }
 

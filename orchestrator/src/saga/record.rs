@@ -1,12 +1,16 @@
 //! The stored state of a saga: what a person reads with `nats kv get saga <key>`.
 
-use contracts::id::{OperationId, Region, SagaId, StepName};
+mod case;
+mod step;
+
+use contracts::id::SagaId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-use super::policy::Policy;
+pub use case::{Case, CaseReason};
+pub use step::{Operation, Outcome, Participant, StepRecord};
 
 /// Version of the shape of [`SagaRecord`].
 pub const SCHEMA: u32 = 1;
@@ -20,7 +24,7 @@ pub struct SagaRecord {
     pub saga_id: SagaId,
     /// The workflow that drives it.
     pub workflow: String,
-    /// The workflow's version; stays for the life of the saga.
+    /// The workflow's version; stays for the life of the saga. [`NOT_STARTED`] until the saga is started.
     pub version: u32,
     /// Where it stands, in one word.
     pub status: Status,
@@ -84,6 +88,9 @@ pub struct SagaRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<Case>,
 }
+
+/// Version of a saga that was spoken to before it was started.
+pub const NOT_STARTED: u32 = 0;
 
 /// Intake message ids kept in a record; older ones are still known by the facts they brought.
 pub const MAX_SEEN: usize = 32;
@@ -195,138 +202,6 @@ pub enum TurnReason {
     Refused,
 }
 
-/// One step of a saga.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StepRecord {
-    /// Its name; a repetition is `name#2`.
-    pub name: StepName,
-    /// How it is retried.
-    pub policy: Policy,
-    /// After this one is applied, the saga only goes forward.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pivot: bool,
-    /// What it does.
-    pub forward: Operation,
-    /// What offsets it; known and stored before the forward command leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undo: Option<Operation>,
-}
-
-/// One step in one direction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Operation {
-    /// The same on every attempt, for ever.
-    pub operation_id: OperationId,
-    /// Who performs it.
-    pub participant: Participant,
-    /// What the participant is asked for, such as `wallet.update`.
-    pub kind: String,
-    /// The parameters.
-    pub request: Value,
-    /// Digest of participant, kind and request when first issued.
-    pub digest: String,
-    /// Performing it twice is harmless and its loss is noticed: no commit is needed before it leaves.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub repeatable: bool,
-    /// How often it was sent.
-    #[serde(default)]
-    pub attempts: u32,
-    /// What is known of it.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-}
-
-/// Who performs a step.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Participant {
-    /// The orchestrator's own side: payments, rates.
-    Core,
-    /// A region's agent.
-    Region(Region),
-}
-
-/// What is known of an operation: applied, not applied with proof, or not known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
-    /// Not sent yet.
-    Planned,
-    /// An attempt is out and may still be answered.
-    InFlight {
-        /// When the first attempt of this budget left.
-        issued_at: Timestamp,
-        /// When this attempt stops being waited for, and the participant stops accepting it.
-        deadline: Timestamp,
-        /// Attempts within this budget; a takeover begins a new one.
-        tries: u32,
-        /// An earlier attempt may have had an effect.
-        doubtful: bool,
-    },
-    /// Between two attempts.
-    BackingOff {
-        /// When the first attempt of this budget left.
-        issued_at: Timestamp,
-        /// When the next one leaves.
-        retry_at: Timestamp,
-        /// Attempts within this budget.
-        tries: u32,
-        /// An earlier attempt may have had an effect.
-        doubtful: bool,
-        /// What the last attempt came to.
-        last: String,
-    },
-    /// The participant says it stands.
-    Applied {
-        /// What it answered.
-        reply: Value,
-        /// When we learned it.
-        at: Timestamp,
-    },
-    /// It has no effect and never will have, and this is why we know.
-    NotApplied {
-        /// Short code.
-        code: String,
-        /// For a person.
-        message: String,
-        /// When we learned it.
-        at: Timestamp,
-    },
-    /// The budget is spent without a definite answer.
-    Unknown {
-        /// Since when.
-        since: Timestamp,
-        /// What the last attempt came to.
-        last: String,
-    },
-}
-
-impl Outcome {
-    /// Whether the operation may have, or may yet get, an effect.
-    #[must_use]
-    pub fn may_have_effect(&self) -> bool {
-        match self {
-            Self::Planned | Self::NotApplied { .. } => false,
-            Self::InFlight { .. }
-            | Self::BackingOff { .. }
-            | Self::Applied { .. }
-            | Self::Unknown { .. } => true,
-        }
-    }
-
-    /// Whether an answer is still expected.
-    #[must_use]
-    pub fn is_pending(&self) -> bool {
-        match self {
-            Self::InFlight { .. } | Self::BackingOff { .. } => true,
-            Self::Planned
-            | Self::Applied { .. }
-            | Self::NotApplied { .. }
-            | Self::Unknown { .. } => false,
-        }
-    }
-}
-
 /// A signal as it arrived.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SignalRecord {
@@ -352,53 +227,13 @@ pub struct Awaiting {
     pub until: Timestamp,
 }
 
-/// Why a person is asked, and what there is to go by.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Case {
-    /// Which kind.
-    pub reason: CaseReason,
-    /// What happened and what can be done.
-    pub message: String,
-    /// Since when.
-    pub since: Timestamp,
-    /// What there is to go by.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub evidence: Value,
-}
-
-/// Kinds of cases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CaseReason {
-    /// A callback that could not be understood.
-    Unreadable,
-    /// The same fact came again with another sum, currency or customer.
-    ConflictingFact,
-    /// What came in differs from what was expected or needs a decision.
-    AmountGuard,
-    /// The workflow asks for something else than it did before.
-    Nondeterministic,
-    /// The workflow itself failed, or the record cannot be used.
-    Poison,
-    /// A participant refused a step after the pivot.
-    RefusedAfterPivot,
-    /// A participant refused a compensation.
-    CompensationRefused,
-    /// A compensation, or a step after the pivot, has been retried beyond its budget; it goes on.
-    Overdue,
-    /// What a participant says contradicts what it said before.
-    Contradiction,
-    /// A participant knows the operation id with other parameters.
-    OperationConflict,
-    /// The deadline passed while something the customer paid for was still to be done.
-    DeadlinePassed,
-    /// A signal for a saga that does not exist.
-    OrphanSignal,
-    /// The provider took money back, or may: there is no workflow for it yet.
-    Reversal,
-}
-
 impl SagaRecord {
+    /// Whether the saga has begun; before, the record only keeps what was said to it.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.version != NOT_STARTED
+    }
+
     /// Whether the pivot has been applied: from then on the saga only goes forward.
     #[must_use]
     pub fn is_past_pivot(&self) -> bool {
@@ -418,17 +253,7 @@ impl SagaRecord {
 
     /// All operations with the step they belong to.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.steps
-            .iter()
-            .flat_map(|step| std::iter::once(&step.forward).chain(step.undo.as_ref()))
-    }
-
-    /// The operation of this id.
-    pub fn operation_mut(&mut self, id: &OperationId) -> Option<&mut Operation> {
-        self.steps
-            .iter_mut()
-            .flat_map(|step| std::iter::once(&mut step.forward).chain(step.undo.as_mut()))
-            .find(|operation| operation.operation_id == *id)
+        self.steps.iter().flat_map(StepRecord::operations)
     }
 
     /// Whether an attempt is out.
@@ -476,9 +301,9 @@ impl SagaRecord {
                 | Outcome::Unknown { .. } => None,
             });
         let waits = self.awaiting.iter().map(|awaiting| awaiting.until);
-        let deadline = self
-            .deadline_at
-            .filter(|_| self.direction == Direction::Forward && !self.is_past_pivot());
+        let deadline = self.deadline_at.filter(|_| {
+            !self.is_started() || self.direction == Direction::Forward && !self.is_past_pivot()
+        });
         let blocked = self.status == Status::NeedsReview;
         operations
             .chain(waits)

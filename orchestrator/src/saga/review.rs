@@ -11,6 +11,7 @@ use super::{Turn, new_record, operation, store};
 /// A late answer agrees with what was settled, or a person has to look.
 pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_>) -> Decision {
     let agrees = match &reply.answer {
+        Answer::Applied(_) if is_question(&record, reply) => true,
         Answer::Applied(_) => record.steps.iter().any(|step| {
             let undone = step
                 .undo
@@ -59,6 +60,12 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
         turn,
     );
     store(record, Vec::new())
+}
+
+/// Whether it answers a question, which changes nothing.
+fn is_question(record: &SagaRecord, reply: &Reply) -> bool {
+    let mut asked = record.steps.iter().filter_map(|step| step.status.as_ref());
+    asked.any(|status| status.operation_id == reply.operation_id)
 }
 
 /// Opens a case on a saga that cannot go on by itself. The first reason stays.

@@ -205,6 +205,7 @@ impl<'c, 'a, S: Step> StepBuilder<'c, 'a, S> {
                 outcome: Outcome::Planned,
             },
             undo,
+            status: None,
         });
         Ok(Outcome::Planned)
     }
