@@ -24,10 +24,6 @@ use crate::saga::record::CaseReason;
 use crate::telemetry;
 use crate::workflows::deposit;
 
-/// How often a signal for a saga that does not exist is put back before it becomes a case: it may have
-/// overtaken the start of its saga.
-const ORPHAN_DELIVERIES: u64 = 5;
-
 /// Bytes of a message kept with a case; the intake stream keeps the whole message.
 const MAX_EVIDENCE: usize = 16 * 1024;
 
@@ -171,13 +167,7 @@ impl Intake {
             Ok(signal) => signal,
             Err(reason) => return self.unreadable(message, at, 0, &reason).await,
         };
-        let workflow = signal
-            .saga_id
-            .as_str()
-            .split('/')
-            .next()
-            .unwrap_or_default();
-        if let Some(workflow) = self.engine.workflows().latest(workflow)
+        if let Some(workflow) = self.engine.workflows().of(&signal.saga_id)
             && let Err(reason) = (workflow.check_signal)(signal.name.as_str(), &signal.body)
         {
             return self.unreadable(message, at, 0, &reason).await;
@@ -219,13 +209,9 @@ impl Intake {
         if settled != Settled::Missing {
             return settled;
         }
-        if at.delivered < ORPHAN_DELIVERIES {
-            return Settled::Again(format!("saga {saga_id} does not exist (yet)"));
-        }
         let id = case_id(message, at, 0);
-        let reason = format!(
-            "saga {saga_id} does not exist: check the id, or start the saga and send again"
-        );
+        let reason =
+            format!("saga {saga_id} does not exist and no workflow is called so: check the id");
         self.engine
             .open_case(id, CaseReason::OrphanSignal, reason, evidence(message, at))
             .await

@@ -32,6 +32,12 @@ fn running(record: &SagaRecord, now: Timestamp) -> String {
 }
 
 fn waiting(record: &SagaRecord, now: Timestamp) -> String {
+    if !record.is_started() {
+        let until = record
+            .deadline_at
+            .map_or_else(String::new, |until| format!(" until {}", both(until, now)));
+        return format!("is not started yet; what was said to it is kept{until}");
+    }
     let each: Vec<String> = record
         .awaiting
         .iter()

@@ -270,15 +270,11 @@ impl Actor {
             let (decision, revision, was_unsaved) =
                 match std::mem::replace(&mut self.state, State::Unloaded) {
                     State::Absent | State::Unloaded => {
-                        let Matter::Start { workflow, arrival } = matter else {
+                        let Some(decision) = self.first(matter, turn) else {
                             self.state = State::Absent;
                             return Progress::Missing;
                         };
-                        (
-                            saga::start(workflow, self.saga_id.clone(), arrival.clone(), turn),
-                            0,
-                            false,
-                        )
+                        (decision, 0, false)
                     }
                     State::Present {
                         record,
@@ -349,6 +345,21 @@ impl Actor {
                     Err(trouble) => return self.give_up_on(trouble, matter).await,
                 },
             }
+        }
+    }
+
+    /// What becomes of the first that is said to a saga; `None` when it needs a saga that exists.
+    fn first(&self, matter: &Matter, turn: Turn<'_>) -> Option<Decision> {
+        let saga_id = self.saga_id.clone();
+        match matter {
+            Matter::Start { workflow, arrival } => {
+                Some(saga::start(workflow, saga_id, arrival.clone(), turn))
+            }
+            Matter::Input(input) => {
+                let workflow = self.engine.0.workflows.of(&saga_id)?;
+                saga::expect(workflow, saga_id, input.clone(), turn)
+            }
+            Matter::Answer(_) => None,
         }
     }
 

@@ -304,14 +304,8 @@ impl Engine {
             }
             Note::StartNext { message_id, input } => {
                 let next = saga::next_generation(saga_id);
-                let name = next
-                    .as_str()
-                    .split('/')
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned();
-                let Some(workflow) = self.0.workflows.latest(&name) else {
-                    return Err(format!("workflow {name} is not part of this build"));
+                let Some(workflow) = self.0.workflows.of(&next) else {
+                    return Err(format!("no workflow of this build is that of {next}"));
                 };
                 if next == *saga_id {
                     return Err(format!(

@@ -8,6 +8,7 @@
 //! | forward | the workflow function, up to the first thing not known | `forward` |
 //! | cancelling | the newest effect not settled yet | `compensation` |
 //! | ended | nothing; a late answer is compared with what was settled | `review` |
+//! | not started | the start; what was said before is kept until then | `early` |
 //!
 //! | operation, then | applied | refused | not executed | silence past its deadline |
 //! |---|---|---|---|---|
@@ -24,6 +25,7 @@
 
 pub mod action;
 mod compensation;
+mod early;
 mod ending;
 pub mod flow;
 mod forward;
@@ -46,6 +48,7 @@ use action::{Commit, Decision, Event, Ignored, Note, Persist};
 use flow::{Cx, Flow};
 use input::{Arrival, Input};
 
+pub use early::expect;
 pub use ending::next_generation;
 use policy::after;
 use record::{CaseReason, Direction, SCHEMA, SagaRecord, Status};
@@ -118,10 +121,22 @@ pub struct Turn<'a> {
 #[must_use]
 pub fn start(workflow: &Workflow, saga_id: SagaId, arrival: Arrival, turn: Turn<'_>) -> Decision {
     let mut record = new_record(workflow.name, workflow.version, saga_id, turn);
+    begin(&mut record, workflow, arrival, turn);
+    advance(workflow, record, turn, Vec::new(), Persist::WithNext)
+}
+
+/// What the start brings.
+fn begin(record: &mut SagaRecord, workflow: &Workflow, arrival: Arrival, turn: Turn<'_>) {
+    record.version = workflow.version;
+    record.status = Status::Running;
+    record.phase = None;
+    record.case = None;
+    "started".clone_into(&mut record.cause);
+    record.started_at = turn.now;
+    record.last_progress_at = turn.now;
     record.deadline_at = Some(after(turn.now, workflow.deadline));
     record.input = arrival.input;
     record.note_seen(&arrival.message_id);
-    advance(workflow, record, turn, Vec::new(), Persist::WithNext)
 }
 
 /// A saga at its start, forward and without steps.
@@ -160,6 +175,9 @@ fn new_record(workflow: &str, version: u32, saga_id: SagaId, turn: Turn<'_>) -> 
 /// Decides one transition of a saga.
 #[must_use]
 pub fn decide(workflow: &Workflow, record: SagaRecord, input: Input, turn: Turn<'_>) -> Decision {
+    if !record.is_started() && !record.status.is_terminal() {
+        return early::decide(workflow, record, input, turn);
+    }
     match input {
         Input::Arrival(arrival) => signal::on_arrival(workflow, record, arrival, turn),
         Input::Signal(signal) => signal::on_signal(workflow, record, signal, turn),

@@ -6,7 +6,7 @@ use super::record::{
     CaseReason, Direction, MAX_SIGNAL_BYTES, MAX_SIGNALS, SagaRecord, SignalRecord, Status,
     TurnReason,
 };
-use super::{ArrivalMeaning, Turn, Workflow, advance, compensation, store};
+use super::{ArrivalMeaning, Turn, Workflow, advance, compensation, early, store};
 
 pub(super) fn on_arrival(
     workflow: &Workflow,
@@ -98,7 +98,8 @@ pub(super) fn on_signal(
     let cause = format!("signal {} received", signal.name);
     let notes = take_signal(&mut record, signal, turn);
     record.cause = cause;
-    if !notes.is_empty() || record.status.is_terminal() || record.status == Status::NeedsReview {
+    let rests = record.status.is_terminal() || record.status == Status::NeedsReview;
+    if !notes.is_empty() || rests || !record.is_started() {
         return store(record, notes);
     }
     advance(workflow, record, turn, Vec::new(), Persist::Now)
@@ -155,6 +156,10 @@ pub(super) fn on_cancel(
         return store(record, Vec::new());
     }
     record.last_progress_at = turn.now;
+    if !record.is_started() {
+        let message = format!("{} (by {})", cancel.reason, cancel.by);
+        return early::cancel(record, message, turn);
+    }
     if record.direction == Direction::Forward && record.is_past_pivot() {
         record.cause = format!(
             "cancel by {} refused: the pivot has been applied",

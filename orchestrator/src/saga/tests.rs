@@ -1,7 +1,9 @@
 //! Table tests of `decide`: a script of what happens, and what must have been sent and come of it.
 
+mod early;
 mod script;
 mod shapes;
+mod status;
 mod trouble;
 
 use contracts::id::{OperationId, SagaId};

@@ -2,7 +2,10 @@
 
 pub mod deposit;
 
+use contracts::id::SagaId;
+
 use crate::saga::Workflow;
+use crate::saga::record::NOT_STARTED;
 
 /// Workflows by name and version.
 #[derive(Debug, Clone)]
@@ -21,9 +24,12 @@ impl Workflows {
         Self(workflows)
     }
 
-    /// The workflow a saga was started with.
+    /// The workflow a saga was started with; for one that is not started yet, that it would get.
     #[must_use]
     pub fn find(&self, name: &str, version: u32) -> Option<&'static Workflow> {
+        if version == NOT_STARTED {
+            return self.latest(name);
+        }
         self.0
             .iter()
             .copied()
@@ -38,6 +44,12 @@ impl Workflows {
             .copied()
             .filter(|workflow| workflow.name == name)
             .max_by_key(|workflow| workflow.version)
+    }
+
+    /// The workflow a saga of this id has or would have.
+    #[must_use]
+    pub fn of(&self, saga_id: &SagaId) -> Option<&'static Workflow> {
+        self.latest(saga_id.as_str().split('/').next()?)
     }
 
     /// Names of all workflows.
