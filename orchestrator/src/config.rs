@@ -14,7 +14,7 @@ use crate::callback::{Providers, ProvidersConfig};
 use crate::driver::Limits;
 use crate::fx::RateTable;
 use crate::partition::Partition;
-use crate::saga::rules::Rules;
+use crate::saga::rules::{Capabilities, Rules};
 use crate::serve::{FxConfig, ServeConfig};
 use crate::telemetry::LogFormat;
 use contracts::id::Region;
@@ -27,13 +27,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Prefix of our environment variables.
 pub const ENVIRONMENT_PREFIX: &str = "ORCHESTRATOR_";
 
-const ENVIRONMENT: [(&str, &str); 16] = [
+const ENVIRONMENT: [(&str, &str); 17] = [
     ("NAME", "name"),
     ("PAYMENTS", "payments"),
     ("WALLET", "wallet"),
@@ -44,6 +45,7 @@ const ENVIRONMENT: [(&str, &str); 16] = [
     ("FX_TIMEOUT", "fx.timeout"),
     ("LISTEN", "listen"),
     ("HOLD", "hold"),
+    ("REGION_SLOTS", "region_slots"),
     ("GRACE", "grace"),
     ("REPLICAS", "replicas"),
     ("ALLOW_UNSAFE_DURABILITY", "allow_unsafe_durability"),
@@ -67,19 +69,28 @@ struct Settings {
     connections: Option<Text>,
     default_region: Option<Text>,
     regions: Option<Names>,
-    /// These three are admitted here and read as their own types by [`Config::serve`].
+    /// These four are admitted here and read as their own types by [`Config::serve`].
     providers: Option<Value>,
     currencies: Option<Value>,
     unknown_providers: Option<Value>,
+    participants: Option<Value>,
     fx: FxSettings,
     listen: Option<Text>,
     hold: Option<Text>,
+    region_slots: Option<Text>,
     grace: Option<Text>,
     replicas: Option<Text>,
     allow_unsafe_durability: Option<Text>,
     log: Option<Text>,
     log_format: Option<Text>,
     nats: NatsOptions,
+}
+
+/// What a region's wallet can do, where it is not ours.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Participant {
+    tombstone: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -189,6 +200,8 @@ impl Config {
         let regions = settings.regions.unwrap_or_default();
         let unsafe_allowed = parse("allow_unsafe_durability", settings.allow_unsafe_durability)?;
         let hold = settings::parse_duration("hold", settings.hold)?;
+        let limits = Limits::default();
+        let region_slots = parse::<NonZeroUsize>("region_slots", settings.region_slots)?;
         let grace = settings::parse_duration("grace", settings.grace)?;
         Ok(ServeConfig {
             name: replica_name(settings.name)?,
@@ -208,13 +221,29 @@ impl Config {
             providers: self.providers()?,
             fx: fx(settings.fx)?,
             listen: listen(settings.listen)?,
-            rules: Rules::default(),
-            limits: hold.map_or_else(Limits::default, |hold| Limits {
-                hold,
-                ..Limits::default()
-            }),
+            rules: self.rules()?,
+            limits: Limits {
+                hold: hold.unwrap_or(limits.hold),
+                region_slots: region_slots.map_or(limits.region_slots, NonZeroUsize::get),
+                ..limits
+            },
             grace: grace.unwrap_or(Duration::from_secs(20)),
             allow_unsafe_durability: unsafe_allowed.unwrap_or(false),
+        })
+    }
+
+    fn rules(&self) -> Result<Rules, ConfigError> {
+        let listed: BTreeMap<String, Participant> =
+            self.section("participants", self.settings.participants.as_ref())?;
+        let capabilities = listed
+            .into_iter()
+            .map(|(name, Participant { tombstone })| {
+                Ok((region("participants", &name)?, Capabilities { tombstone }))
+            })
+            .collect::<Result<_, ConfigError>>()?;
+        Ok(Rules {
+            capabilities,
+            ..Rules::default()
         })
     }
 

@@ -1,6 +1,7 @@
 //! What is counted, for `/metrics`.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use contracts::id::Region;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use crate::saga::CASE_OPENED;
 use crate::saga::action::Event;
@@ -19,6 +20,8 @@ pub struct Metrics {
     ended: IntCounterVec,
     cases: IntCounterVec,
     intake: IntCounterVec,
+    held_back: IntCounterVec,
+    silent: IntGaugeVec,
 }
 
 impl Metrics {
@@ -41,7 +44,21 @@ impl Metrics {
             };
         let at_work = IntGauge::new("sagas_at_work", "Sagas this process drives now")?;
         registry.register(Box::new(at_work.clone()))?;
+        let silent = IntGaugeVec::new(
+            Opts::new(
+                "region_silent",
+                "1 while a region does not answer and its commands are held back",
+            ),
+            &["region"],
+        )?;
+        registry.register(Box::new(silent.clone()))?;
         Ok(Self {
+            held_back: labelled(
+                "commands_held_back_total",
+                "Commands not sent because their region was silent or had too many out, by region",
+                "region",
+            )?,
+            silent,
             commits: counter("commits_total", "Records written")?,
             conflicts: counter(
                 "conflicts_total",
@@ -110,6 +127,16 @@ impl Metrics {
 
     pub(crate) fn sagas_at_work(&self, count: usize) {
         self.at_work.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn held_from_region(&self, region: &Region) {
+        self.held_back.with_label_values(&[region.as_str()]).inc();
+    }
+
+    pub(crate) fn region_silent(&self, region: &Region, silent: bool) {
+        self.silent
+            .with_label_values(&[region.as_str()])
+            .set(i64::from(silent));
     }
 
     pub(crate) fn intake(&self, outcome: &str) {

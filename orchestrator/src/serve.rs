@@ -158,7 +158,7 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
     check_safety(&client, &config).await?;
 
     let metrics = Metrics::new().map_err(ServeError::Metrics)?;
-    let parts = open(&config, &client, &clock).await?;
+    let parts = open(&config, &client, &clock, &metrics).await?;
     let js = context(&client);
     let store = Store::open(js.clone(), config.partition.clone(), clock.clone())
         .await
@@ -310,7 +310,12 @@ struct Parts {
     late: mpsc::UnboundedReceiver<crate::participants::LateReply>,
 }
 
-async fn open(config: &ServeConfig, client: &Client, clock: &Clock) -> Result<Parts, ServeError> {
+async fn open(
+    config: &ServeConfig,
+    client: &Client,
+    clock: &Clock,
+    metrics: &Metrics,
+) -> Result<Parts, ServeError> {
     let providers = Providers::new(config.providers.clone()).map_err(ServeError::Providers)?;
     let regions = Regions::new(
         config.regions.iter().cloned(),
@@ -344,15 +349,23 @@ async fn open(config: &ServeConfig, client: &Client, clock: &Clock) -> Result<Pa
     };
     let (late_sender, late) = mpsc::unbounded_channel();
     let inbox = config.nats.inbox_prefix.as_deref().unwrap_or("_INBOX");
-    let bus = RegionBus::open(client.clone(), clock.clone(), inbox, late_sender)
-        .await
-        .map_err(|error| ServeError::Nats {
-            what: "reply subject",
-            source: error.into(),
-        })?;
+    let bus = RegionBus::open(
+        client.clone(),
+        clock.clone(),
+        inbox,
+        &known,
+        config.limits.region_slots,
+        metrics.clone(),
+        late_sender,
+    )
+    .await
+    .map_err(|error| ServeError::Nats {
+        what: "reply subject",
+        source: error.into(),
+    })?;
     let core = CoreSide::new(payments.clone(), rates, clock.clone());
     let local = Some((config.default_region.clone(), wallet.clone()));
-    let participants = Participants::new(core, local, bus, known);
+    let participants = Participants::new(core, local, bus);
     Ok(Parts {
         participants,
         providers,

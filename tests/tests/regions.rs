@@ -129,6 +129,38 @@ async fn commands_that_a_frozen_agent_wakes_up_with_move_nothing_after_the_turn(
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_for_a_silent_region_leaves_the_others_their_room() -> Result<()> {
+    // More than a consumer has at work, and more than may be out to one region.
+    const CROWD: usize = 300;
+    let mut system = System::start_whole().await?;
+    system.site.freeze("agent-eu")?;
+    send(&system, "crowd", CROWD).await?;
+    others_go_on(&mut system, "crowd").await?;
+    // Silence closes the way: from then on nothing more is sent into it, and nothing is held for it.
+    let closed = "orchestrator_region_silent{region=\"eu\"}";
+    let is_closed = |count| count == 1;
+    system
+        .until_counter("orchestrator", closed, BOUND, is_closed)
+        .await?;
+    send(&system, "late-crowd", CROWD).await?;
+    others_go_on(&mut system, "late-crowd").await?;
+
+    system.site.thaw("agent-eu")?;
+    let audit = system.audit(BOUND).await?;
+    eprintln!("a crowd for a silent region: {audit}");
+    Ok(())
+}
+
+async fn send(system: &System, name: &str, count: usize) -> Result<()> {
+    let deposits: Vec<_> = (0..count)
+        .map(|number| Deposit::new(format!("{name}-{number}"), "eu"))
+        .collect();
+    let sent = deposits.iter().map(|deposit| system.deposit(deposit));
+    futures::future::try_join_all(sent).await?;
+    Ok(())
+}
+
 /// Deposits of the other two regions are done within seconds.
 async fn others_go_on(system: &mut System, name: &str) -> Result<()> {
     for region in ["asia", DEFAULT_REGION] {

@@ -68,6 +68,10 @@ pub struct ServeFlags {
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Text>,
+    /// Commands that may be out to one region at a time [default: 128]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region_slots: Option<Text>,
     /// How long sagas at work may take to end at shutdown before they are given back [default: 20s]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]

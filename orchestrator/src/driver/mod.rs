@@ -42,6 +42,8 @@ pub struct Limits {
     /// With more messages held than this, each is held for a moment only: what a sound region answers
     /// at once still needs no timer, and what a silent one leaves open makes room.
     pub roomy: usize,
+    /// Commands that may be out to one region at a time: what a slow one can keep busy, and no more.
+    pub region_slots: usize,
 }
 
 /// The moment: longer than a deposit takes where everything answers.
@@ -52,6 +54,7 @@ impl Default for Limits {
         Self {
             hold: Duration::from_secs(2),
             roomy: 1024,
+            region_slots: 128,
         }
     }
 }

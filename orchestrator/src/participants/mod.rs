@@ -3,11 +3,11 @@
 //! The core's own side (payments, rates) and the wallet of the default region are called in process;
 //! other regions over NATS.
 
+mod breaker;
 mod core_side;
+mod gate;
 mod regions;
 mod wallet_answer;
-
-use std::collections::BTreeSet;
 
 use contracts::id::{Region, SagaId};
 use futures::future::BoxFuture;
@@ -38,23 +38,16 @@ pub struct Participants {
     core: CoreSide,
     local: Option<(Region, Wallet)>,
     regions: RegionBus,
-    known: BTreeSet<Region>,
 }
 
 impl Participants {
-    /// `local` is the region whose wallet is called in process; `known` are all regions.
+    /// `local` is the region whose wallet is called in process.
     #[must_use]
-    pub fn new(
-        core: CoreSide,
-        local: Option<(Region, Wallet)>,
-        regions: RegionBus,
-        known: BTreeSet<Region>,
-    ) -> Self {
+    pub fn new(core: CoreSide, local: Option<(Region, Wallet)>, regions: RegionBus) -> Self {
         Self {
             core,
             local,
             regions,
-            known,
         }
     }
 
@@ -65,13 +58,7 @@ impl Participants {
                 Some((local, wallet)) if local == region => {
                     Some(wallet_answer::perform_locally(wallet, region, saga_id, command).await)
                 }
-                _ if self.known.contains(region) => {
-                    self.regions.perform(region, saga_id, command).await
-                }
-                _ => Some(Answer::Unacceptable {
-                    code: "unknown_region".to_owned(),
-                    message: format!("region {region} is not configured"),
-                }),
+                Some(_) | None => self.regions.perform(region, saga_id, command).await,
             },
         }
     }

@@ -3,7 +3,7 @@
 //! A request of the client library forgets its reply subject when the caller gives up. Here a late
 //! reply still arrives, and its subject tells which command it answers: it is handed on as a fact.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,11 +19,14 @@ use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
+use super::gate::Gate;
 use super::wallet_answer::{Asked, answer, asked, not_executed, status};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::saga::action::Command;
 use crate::saga::input::{Answer, Reply};
 use crate::saga::policy::after;
+use crate::saga::record::Participant;
 use crate::telemetry;
 
 /// An answer that came after its command had been given up.
@@ -40,6 +43,8 @@ struct Inner {
     reply_prefix: String,
     next: AtomicU64,
     sent: Mutex<HashMap<u64, Sent>>,
+    gates: HashMap<Region, Gate>,
+    metrics: Metrics,
 }
 
 /// A command that is out. The number in its reply subject leads back to it, and nothing else does: what an
@@ -52,6 +57,8 @@ struct Sent {
     waiter: oneshot::Sender<Message>,
     /// Until when a late answer is still a fact.
     forget_at: Timestamp,
+    /// The way it went.
+    gate: Gate,
 }
 
 /// How long after a command's deadline a late answer is still matched to it.
@@ -62,7 +69,7 @@ const SWEEP_EVERY: u64 = 1024;
 
 impl RegionBus {
     /// Subscribes to this replica's reply subject, `<inbox prefix>.<replica>.<number>`. Late replies go
-    /// to `late`.
+    /// to `late`. To each of the regions at most `slots` commands are out at a time.
     ///
     /// # Errors
     /// When the subscription is refused.
@@ -70,6 +77,9 @@ impl RegionBus {
         client: Client,
         clock: Clock,
         inbox_prefix: &str,
+        regions: &BTreeSet<Region>,
+        slots: usize,
+        metrics: Metrics,
         late: mpsc::UnboundedSender<LateReply>,
     ) -> Result<Self, async_nats::SubscribeError> {
         let reply_prefix = format!("{inbox_prefix}.{}", contracts::key::encode(clock.replica()));
@@ -80,6 +90,11 @@ impl RegionBus {
             reply_prefix,
             next: AtomicU64::new(1),
             sent: Mutex::new(HashMap::new()),
+            gates: regions
+                .iter()
+                .map(|region| (region.clone(), Gate::new(slots)))
+                .collect(),
+            metrics,
         }));
         let inner = Arc::downgrade(&bus.0);
         tokio::spawn(async move {
@@ -99,6 +114,12 @@ impl RegionBus {
         command: &Command,
     ) -> Option<Answer> {
         let inner = &self.0;
+        let Some(gate) = inner.gates.get(region) else {
+            return Some(Answer::Unacceptable {
+                code: "unknown_region".to_owned(),
+                message: format!("region {region} is not configured"),
+            });
+        };
         // The client would keep the request and send it after a reconnect, long after we gave up.
         if inner.client.connection_state() != State::Connected {
             return Some(not_executed("disconnected", SignedDuration::ZERO));
@@ -127,9 +148,16 @@ impl RegionBus {
                 });
             }
         };
+        let _room = match gate.enter(inner.clock.now()).await {
+            Ok(room) => room,
+            Err(refusal) => {
+                inner.metrics.held_from_region(region);
+                return Some(refusal);
+            }
+        };
         let number = inner.next.fetch_add(1, Ordering::Relaxed);
         let (sender, reply) = oneshot::channel();
-        inner.note(number, saga_id, command, sender);
+        inner.note(number, saga_id, command, sender, gate);
         let sent = inner
             .client
             .publish_with_reply_and_headers(
@@ -149,7 +177,13 @@ impl RegionBus {
         let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO);
         match tokio::time::timeout(wait, reply).await {
             Ok(Ok(message)) => Some(decode(&message, command)),
-            Ok(Err(_)) | Err(_) => None,
+            Ok(Err(_)) | Err(_) => {
+                if gate.silent(inner.clock.now()) {
+                    tracing::warn!(saga.region = %region, "does not answer: commands are held back");
+                }
+                inner.metrics.region_silent(region, gate.is_closed());
+                None
+            }
         }
     }
 
@@ -171,6 +205,7 @@ impl Inner {
         saga_id: &SagaId,
         command: &Command,
         waiter: oneshot::Sender<Message>,
+        gate: &Gate,
     ) {
         let mut sent = self.lock();
         if number.is_multiple_of(SWEEP_EVERY) {
@@ -182,8 +217,20 @@ impl Inner {
             command: command.clone(),
             waiter,
             forget_at: after(command.deadline, LATE_FOR),
+            gate: gate.clone(),
         };
         sent.insert(number, entry);
+    }
+
+    fn heard(&self, sent: &Sent) {
+        let Participant::Region(region) = &sent.command.participant else {
+            return;
+        };
+        if sent.gate.is_closed() {
+            tracing::info!(saga.region = %region, "answers again");
+        }
+        sent.gate.heard();
+        self.metrics.region_silent(region, false);
     }
 
     fn on_reply(&self, message: Message, late: &mpsc::UnboundedSender<LateReply>) {
@@ -193,6 +240,9 @@ impl Inner {
         let Some(sent) = number.and_then(|number| self.lock().remove(&number)) else {
             return tracing::debug!(subject = %message.subject, "an answer to no command of ours");
         };
+        if message.status != Some(StatusCode::NO_RESPONDERS) {
+            self.heard(&sent);
+        }
         let Err(message) = sent.waiter.send(message) else {
             return;
         };
