@@ -233,6 +233,12 @@ async fn a_person_confirms_one_deposit_and_cancels_another() -> Result<()> {
         );
     }
 
+    // Both wait, and nothing has been confirmed to them since they were started.
+    let stuck = operator(&site, &["saga", "list", "--stuck", "0s"]).await?;
+    stuck.exits(0)?.says("acme/w1")?.says("acme/w2")?;
+    let stuck = operator(&site, &["saga", "list", "--stuck", "1h"]).await?;
+    stuck.exits(0)?.says("none")?;
+
     let nonsense = ["saga", "signal", "deposit/acme/w1", "nonsense"];
     let nonsense = operator(&site, &nonsense).await?.exits(1)?;
     nonsense.says("kept as case case/intake/")?;

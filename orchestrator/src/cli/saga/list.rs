@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::records;
@@ -17,6 +17,7 @@ use crate::saga::record::Status;
 pub(super) const HELP: &str = "\
 Examples:
   orchestrator saga list --status needs_review
+  orchestrator saga list --stuck 15m
   orchestrator saga list --workflow deposit --attribute customer=cust-a --limit 10
   orchestrator saga list -o json | jq -r '.sagas[].saga_id'
 
@@ -37,6 +38,9 @@ pub(in crate::cli) struct List {
     /// Only this status: running, waiting, compensating, needs_review, completed, compensated, cancelled or failed
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<Status>,
+    /// Only open sagas to which nothing has been confirmed from outside for so long, such as 15m
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    stuck: Option<SignedDuration>,
     #[command(flatten)]
     filter: Filter,
 }
@@ -71,6 +75,11 @@ fn status(text: &str) -> Result<Status, String> {
         .ok_or_else(|| format!("one of {}", names()))
 }
 
+fn age(text: &str) -> Result<SignedDuration, String> {
+    let age = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    SignedDuration::try_from(age).map_err(|error| error.to_string())
+}
+
 fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -83,6 +92,7 @@ fn attribute(text: &str) -> Result<(String, String), String> {
 struct Brief {
     workflow: String,
     status: Status,
+    last_progress_at: Timestamp,
     #[serde(default)]
     attributes: BTreeMap<String, String>,
 }
@@ -97,8 +107,16 @@ struct Found {
 }
 
 pub(super) async fn run(command: &List, records: &Records) -> Result<Exit, CliError> {
-    let found = find(command.status, &command.filter, records).await?;
     let now = wall_clock();
+    let wanted = Wanted {
+        status: command.status,
+        // Counted from the last confirmation, not from the last write: a saga that tries in vain writes too.
+        stuck_since: command
+            .stuck
+            .map(|age| now.checked_sub(age).unwrap_or(Timestamp::MIN)),
+        filter: &command.filter,
+    };
+    let found = find(&wanted, records).await?;
     match command.filter.output.output {
         Format::Json => output::write_json(&Listing::new(&found, now))?,
         Format::Table => output::write(&sagas(&found.revisions, now))?,
@@ -108,7 +126,12 @@ pub(super) async fn run(command: &List, records: &Records) -> Result<Exit, CliEr
 
 pub(in crate::cli) async fn cases(command: &Cases, config: &Config) -> Result<Exit, CliError> {
     let records = records(config).await?;
-    let found = find(Some(Status::NeedsReview), &command.filter, &records).await?;
+    let wanted = Wanted {
+        status: Some(Status::NeedsReview),
+        stuck_since: None,
+        filter: &command.filter,
+    };
+    let found = find(&wanted, &records).await?;
     match command.filter.output.output {
         Format::Json => output::write_json(&Listing::new(&found, wall_clock()))?,
         Format::Table => output::write(&reasons(&found.revisions))?,
@@ -117,11 +140,7 @@ pub(in crate::cli) async fn cases(command: &Cases, config: &Config) -> Result<Ex
 }
 
 /// Goes through all records once and keeps the last ones that match, however many there are.
-async fn find(
-    status: Option<Status>,
-    filter: &Filter,
-    records: &Records,
-) -> Result<Found, ReadError> {
+async fn find(wanted: &Wanted<'_>, records: &Records) -> Result<Found, ReadError> {
     let mut scan = records.scan().await?;
     let mut kept: VecDeque<Raw> = VecDeque::new();
     let mut found = Found {
@@ -131,9 +150,9 @@ async fn find(
     };
     while let Some(raw) = scan.next().await? {
         match raw.part::<Brief>() {
-            Ok(brief) if matches(&brief, status, filter) => {
+            Ok(brief) if wanted.matches(&brief) => {
                 kept.push_back(raw);
-                if kept.len() > filter.limit {
+                if kept.len() > wanted.filter.limit {
                     kept.pop_front();
                     found.more += 1;
                 }
@@ -151,16 +170,31 @@ async fn find(
     Ok(found)
 }
 
-fn matches(brief: &Brief, status: Option<Status>, filter: &Filter) -> bool {
-    status.is_none_or(|status| status == brief.status)
-        && filter
-            .workflow
-            .as_ref()
-            .is_none_or(|workflow| *workflow == brief.workflow)
-        && filter
-            .attributes
-            .iter()
-            .all(|(name, value)| brief.attributes.get(name) == Some(value))
+/// Which records are listed.
+struct Wanted<'a> {
+    status: Option<Status>,
+    stuck_since: Option<Timestamp>,
+    filter: &'a Filter,
+}
+
+impl Wanted<'_> {
+    fn matches(&self, brief: &Brief) -> bool {
+        let Filter {
+            workflow,
+            attributes,
+            ..
+        } = self.filter;
+        self.status.is_none_or(|status| status == brief.status)
+            && self
+                .stuck_since
+                .is_none_or(|since| !brief.status.is_terminal() && brief.last_progress_at <= since)
+            && workflow
+                .as_ref()
+                .is_none_or(|workflow| *workflow == brief.workflow)
+            && attributes
+                .iter()
+                .all(|(name, value)| brief.attributes.get(name) == Some(value))
+    }
 }
 
 fn conclude(found: &Found, filter: &Filter) -> Exit {
