@@ -48,13 +48,27 @@ pub(super) fn try_refused_again(record: &mut SagaRecord) {
     }
 }
 
+/// Nothing more is settled until a person has looked.
+fn blocked(
+    record: &mut SagaRecord,
+    reason: CaseReason,
+    message: String,
+    turn: Turn<'_>,
+) -> Advance {
+    open_case(record, reason, message, serde_json::Value::Null, turn);
+    Advance::Rest
+}
+
 /// Whether the participant must say what became of the step before its undo may be sent.
 fn must_be_known(step: &StepRecord, turn: Turn<'_>) -> bool {
     let Participant::Region(region) = &step.forward.participant else {
         return false;
     };
-    !turn.rules.capabilities_of(region).tombstone
-        && !matches!(step.forward.outcome, Outcome::Applied { .. })
+    !turn.rules.capabilities_of(region).tombstone && !is_done(step)
+}
+
+fn is_done(step: &StepRecord) -> bool {
+    matches!(step.forward.outcome, Outcome::Applied { .. })
 }
 
 /// Waits for the answer to the step itself while one may come, and then asks.
@@ -87,18 +101,19 @@ pub(super) fn advance(
                     "step {} may have moved money and has no compensation",
                     step.name
                 );
-                open_case(
-                    record,
-                    CaseReason::CompensationRefused,
-                    message,
-                    serde_json::Value::Null,
-                    turn,
-                );
-                return Advance::Rest;
+                return blocked(record, CaseReason::CompensationRefused, message, turn);
             }
             continue;
         };
         match &undo.outcome {
+            Outcome::Applied { .. } if is_done(step) && step.is_forbidden() => {
+                let message = format!(
+                    "step {} was forbidden and is reported as done all the same: compare with the participant, \
+                     offset it there by hand and say so",
+                    step.name
+                );
+                return blocked(record, CaseReason::Contradiction, message, turn);
+            }
             Outcome::Applied { .. } => {}
             Outcome::Planned => {
                 commands.extend(if must_be_known(step, turn) {
@@ -114,28 +129,14 @@ pub(super) fn advance(
                     "the compensation of step {} was refused: {code}: {message}",
                     step.name
                 );
-                open_case(
-                    record,
-                    CaseReason::CompensationRefused,
-                    message,
-                    serde_json::Value::Null,
-                    turn,
-                );
-                return Advance::Rest;
+                return blocked(record, CaseReason::CompensationRefused, message, turn);
             }
             Outcome::Unknown { last, .. } => {
                 let message = format!(
                     "the compensation of step {} has no outcome: {last}",
                     step.name
                 );
-                open_case(
-                    record,
-                    CaseReason::CompensationRefused,
-                    message,
-                    serde_json::Value::Null,
-                    turn,
-                );
-                return Advance::Rest;
+                return blocked(record, CaseReason::CompensationRefused, message, turn);
             }
         }
     }

@@ -19,7 +19,9 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
                 .is_some_and(|undo| matches!(undo.outcome, Outcome::Applied { .. }));
             if step.forward.operation_id == reply.operation_id {
                 let harmless = step.undo.is_none() && !step.pivot;
-                undone || harmless || matches!(step.forward.outcome, Outcome::Applied { .. })
+                (undone && !step.is_forbidden())
+                    || harmless
+                    || matches!(step.forward.outcome, Outcome::Applied { .. })
             } else {
                 undone
                     && step

@@ -1,6 +1,7 @@
 //! The steps of a saga and what is known of each.
 
 use contracts::id::{OperationId, Region, StepName};
+use contracts::reply::{Effect, WalletReply};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -123,6 +124,25 @@ pub enum Outcome {
         /// What the last attempt came to.
         last: String,
     },
+}
+
+impl StepRecord {
+    /// Whether its undo found nothing to offset and forbade the step for ever. A success of the step that is
+    /// told after that was not offset by anything.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        let Some(Outcome::Applied { reply, .. }) = self.undo.as_ref().map(|undo| &undo.outcome)
+        else {
+            return false;
+        };
+        matches!(
+            WalletReply::deserialize(reply),
+            Ok(WalletReply::Applied {
+                effect: Effect::Tombstoned { .. },
+                ..
+            })
+        )
+    }
 }
 
 impl Outcome {

@@ -78,6 +78,32 @@ fn with_tombstones_the_undo_settles_it_alone() {
     assert_eq!(saga.sent(), "pay pay pay undo");
 }
 
+#[test]
+fn what_was_forbidden_and_is_reported_as_done_is_for_a_person() {
+    let tombstoned = json!({
+        "answer": "applied", "operation_id": "revert-one/x", "applied_at": "1970-01-01T00:01:00Z",
+        "effect": { "effect": "tombstoned", "target": "one/x" },
+    });
+    // While another effect is being settled, and after the end.
+    for ended in [false, true] {
+        let mut saga = Saga::new(true);
+        saga.silence();
+        let pay = saga.commands[0].clone();
+        let late = Input::Reply(reply(&pay, Answer::Applied(json!("late"))));
+        if ended {
+            saga.answer(Answer::Applied(tombstoned.clone()));
+            assert_eq!(saga.record.status, Status::Compensated);
+            saga.take(late);
+        } else {
+            saga.take(late);
+            saga.answer(Answer::Applied(tombstoned.clone()));
+        }
+        assert_eq!(saga.record.status, Status::NeedsReview, "{ended}");
+        let reason = saga.record.case.as_ref().map(|case| case.reason);
+        assert_eq!(reason, Some(CaseReason::Contradiction), "{ended}");
+    }
+}
+
 struct Saga {
     record: SagaRecord,
     commands: Vec<Command>,
