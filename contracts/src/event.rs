@@ -33,3 +33,31 @@ pub struct DepositCompleted {
     /// When the saga completed.
     pub completed_at: Timestamp,
 }
+
+/// Name of [`DepositTurnedBack`], the last token of its subject.
+pub const DEPOSIT_TURNED_BACK: &str = "deposit_turned_back";
+
+/// A deposit has ended without a credit, and none of its commands can move money any more; in the log exactly
+/// once, in the same write that ends the saga. When `paid` is there, the customer's money has come and is owed
+/// to him: this is what a refund is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepositTurnedBack {
+    /// The saga; with the event's name it is the event's id.
+    pub saga_id: SagaId,
+    /// The provider.
+    pub provider: String,
+    /// The provider's id of the payment, unchanged.
+    pub external_id: String,
+    /// Who paid, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub customer: Option<CustomerId>,
+    /// What the provider says has come; none when it says nothing of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid: Option<Money>,
+    /// How the saga ended: `compensated`, `cancelled` or `failed`.
+    pub status: String,
+    /// Why it turned back.
+    pub reason: String,
+    /// When it ended.
+    pub ended_at: Timestamp,
+}

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use contracts::codec::Encoding;
 use contracts::command::{Movement, WalletGet, WalletRevert, WalletUpdate};
-use contracts::event::DepositCompleted;
+use contracts::event::{DepositCompleted, DepositTurnedBack};
 use contracts::id::{CustomerId, OperationId, Region, SagaId, StepName};
 use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
 use contracts::money::{Currency, CurrencyCode, Money};
@@ -232,6 +232,17 @@ fn rates_events_and_intake() {
         completed_at: at(2),
     };
     check("deposit_completed", &event);
+    let event = DepositTurnedBack {
+        saga_id: saga(),
+        provider: "prov-x".to_owned(),
+        external_id: "a/b".to_owned(),
+        customer: Some(customer()),
+        paid: Some(money(10_000, "EUR")),
+        status: "compensated".to_owned(),
+        reason: "step credit-wallet: wallet_closed: the wallet is closed".to_owned(),
+        ended_at: at(2),
+    };
+    check("deposit_turned_back", &event);
     let start = StartRequest {
         workflow: "deposit".to_owned(),
         id: "1".to_owned(),

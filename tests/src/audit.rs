@@ -5,7 +5,9 @@ use crate::observe::decode;
 use crate::system::{REGIONS, System};
 use anyhow::{Context as _, ensure};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
-use contracts::event::DepositCompleted;
+use contracts::event::{
+    DEPOSIT_COMPLETED, DEPOSIT_TURNED_BACK, DepositCompleted, DepositTurnedBack,
+};
 use contracts::id::SagaId;
 use futures::StreamExt as _;
 use orchestrator::doctor;
@@ -13,9 +15,13 @@ use orchestrator::partition::Partition;
 use orchestrator::payments::PaymentStatus;
 use orchestrator::saga::CASE_WORKFLOW;
 use orchestrator::saga::record::{SagaRecord, Status};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+
+/// Name of the workflow whose ends are told.
+const DEPOSIT: &str = "deposit";
 
 /// What was found to agree.
 #[derive(Debug, Clone, Default)]
@@ -120,16 +126,25 @@ impl System {
         messages.iter().map(|(_, body)| decode(body)).collect()
     }
 
-    /// Every event of a stream, with its subject.
+    /// Every deposit's completion in a stream, with its subject.
     ///
     /// # Errors
     /// When they cannot be read.
     pub async fn events(&self, stream: &str) -> anyhow::Result<Vec<(String, DepositCompleted)>> {
+        self.events_named(stream, DEPOSIT_COMPLETED).await
+    }
+
+    async fn events_named<T: DeserializeOwned>(
+        &self,
+        stream: &str,
+        name: &str,
+    ) -> anyhow::Result<Vec<(String, T)>> {
         let messages = self
             .read(stream, contracts::subject::EVENTS, DeliverPolicy::All)
             .await?;
         messages
             .into_iter()
+            .filter(|(subject, _)| subject.ends_with(name))
             .map(|(subject, body)| Ok((subject, serde_json::from_slice(&body)?)))
             .collect()
     }
@@ -173,6 +188,7 @@ impl System {
     async fn audit_now(&self) -> anyhow::Result<Audit> {
         let mut audit = Audit::default();
         let mut completed: BTreeMap<SagaId, SagaRecord> = BTreeMap::new();
+        let mut turned_back: Vec<(SagaId, String)> = Vec::new();
         for record in self.records().await? {
             if record.workflow == CASE_WORKFLOW {
                 audit.cases += 1;
@@ -183,6 +199,8 @@ impl System {
             audit.highest_epoch = audit.highest_epoch.max(record.epoch);
             if record.status == Status::Completed {
                 completed.insert(record.saga_id.clone(), record);
+            } else if record.workflow == DEPOSIT && record.ended_at.is_some() {
+                turned_back.push((record.saga_id, record.status.to_string()));
             }
         }
 
@@ -207,6 +225,18 @@ impl System {
             events.len(),
             sagas.len(),
             completed.len()
+        );
+        let mut told: Vec<(SagaId, String)> = self
+            .events_named(partition.state_stream(), DEPOSIT_TURNED_BACK)
+            .await?
+            .into_iter()
+            .map(|(_, event): (_, DepositTurnedBack)| (event.saga_id, event.status))
+            .collect();
+        told.sort();
+        turned_back.sort();
+        ensure!(
+            told == turned_back,
+            "deposits turned back: {turned_back:?}; told of: {told:?}"
         );
         let mut copies = self.events(partition.events_stream()).await?;
         for _ in 0..100 {

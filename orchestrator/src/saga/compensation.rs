@@ -1,12 +1,12 @@
 //! Going back: each effect that exists, or may exist, is settled, newest first.
 
-use super::action::Command;
+use super::action::{Command, Event};
 use super::ending::finish;
 use super::record::{
     CaseReason, Direction, Outcome, Participant, SagaRecord, Status, StepRecord, TurnReason,
 };
 use super::review::open_case;
-use super::{Advance, Turn, operation};
+use super::{Advance, Turn, Workflow, operation};
 
 /// Turns a saga back. It never turns again.
 pub(super) fn turn_back(
@@ -81,9 +81,11 @@ fn know_first(record: &mut SagaRecord, index: usize, turn: Turn<'_>) -> Option<C
 
 /// Settles the newest effect that is not settled, or ends the saga when there is none left.
 pub(super) fn advance(
+    workflow: &Workflow,
     record: &mut SagaRecord,
     turn: Turn<'_>,
     commands: &mut Vec<Command>,
+    events: &mut Vec<Event>,
 ) -> Advance {
     let Direction::Cancelling { reason, .. } = record.direction else {
         return Advance::Again;
@@ -156,5 +158,16 @@ pub(super) fn advance(
         }
     };
     finish(record, status, turn);
+    tell(workflow, record, events);
     Advance::Rest
+}
+
+/// Tells others once, however often a person has opened the saga again.
+fn tell(workflow: &Workflow, record: &mut SagaRecord, events: &mut Vec<Event>) {
+    let event = (workflow.turned_back)(record);
+    let new = event.filter(|event| !record.events.iter().any(|told| told == event.name));
+    record
+        .events
+        .extend(new.iter().map(|event| event.name.to_owned()));
+    events.extend(new);
 }

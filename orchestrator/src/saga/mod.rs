@@ -73,6 +73,8 @@ pub struct Workflow {
     pub run: fn(&mut Cx<'_>, &Value) -> Flow<Value>,
     /// What a message means that would have started a saga which exists.
     pub arrival: fn(&SagaRecord, &Value) -> ArrivalMeaning,
+    /// What others are told when a saga has ended turned back; belongs to the write that ends it.
+    pub turned_back: fn(&SagaRecord) -> Option<Event>,
 }
 
 impl std::fmt::Debug for Workflow {
@@ -246,7 +248,9 @@ fn advance(
             Direction::Forward => {
                 forward::advance(workflow, &mut record, turn, &mut commands, &mut events)
             }
-            Direction::Cancelling { .. } => compensation::advance(&mut record, turn, &mut commands),
+            Direction::Cancelling { .. } => {
+                compensation::advance(workflow, &mut record, turn, &mut commands, &mut events)
+            }
         };
         match step {
             Advance::Again => {}

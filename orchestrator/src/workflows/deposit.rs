@@ -3,7 +3,7 @@
 //! 1 find or create the payment · 2 what the callback means · (wait for `psp-callback` while the
 //! provider says pending) · 3 convert the currency, the quote pinned · 4 credit the wallet in the
 //! customer's region (the pivot) · 5 mark the payment successful · 6 the deposit event, in the write
-//! that completes the saga.
+//! that completes the saga. A deposit that ends without a credit says so in an event too.
 //!
 //! A saga is about one payment (or one capture of it), whatever the provider calls its events. Facts
 //! about a payment that has a saga are said to that saga; money that comes after a saga ended without
@@ -12,6 +12,7 @@
 mod steps;
 #[cfg(test)]
 mod tests;
+mod turned_back;
 
 use contracts::command::{Movement, WalletUpdate};
 use contracts::event::{DEPOSIT_COMPLETED, DepositCompleted};
@@ -44,6 +45,7 @@ pub static DEPOSIT: Workflow = Workflow {
     check_signal,
     run,
     arrival,
+    turned_back: turned_back::event,
 };
 
 /// How long a pending payment is waited for, and a deposit's execution deadline.

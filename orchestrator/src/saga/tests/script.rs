@@ -87,6 +87,7 @@ pub(super) static WORKFLOW: Workflow = Workflow {
     check_signal: |_, _| Ok(()),
     run: four_steps,
     arrival: any_arrival,
+    turned_back: |_| None,
 };
 
 /// One thing that happens.

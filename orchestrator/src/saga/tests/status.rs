@@ -256,4 +256,5 @@ static WORKFLOW: Workflow = Workflow {
     check_signal: |_, _| Ok(()),
     run: pay,
     arrival: |_, _| ArrivalMeaning::Duplicate,
+    turned_back: |_| None,
 };

@@ -1,5 +1,6 @@
 //! What a later message means to a payment's saga.
 
+use contracts::event::DepositTurnedBack;
 use serde_json::{Value, json};
 
 use super::{DEPOSIT, arrival};
@@ -102,4 +103,24 @@ fn money_is_never_absorbed_by_a_saga_that_could_not_take_it() {
         fact("reversal", 1000, Some("ana")),
         "review",
     );
+}
+
+#[test]
+fn who_has_paid_in_vain_is_told_of_when_the_saga_ends() {
+    let told = |meaning: &str| {
+        let mut record = record(fact(meaning, 1000, Some("ana")), Status::Cancelled);
+        record.ended_at = Some(record.started_at);
+        let event = super::turned_back::event(&record).expect("told");
+        serde_json::from_value::<DepositTurnedBack>(event.body).expect("an event")
+    };
+    assert_eq!(
+        told("paid").paid.map(|paid| paid.amount_minor()),
+        Some(1000)
+    );
+    assert_eq!(told("failed").paid, None);
+    assert_eq!(told("pending").status, "cancelled");
+    // What has not begun is nothing to tell of.
+    let mut early = record(fact("paid", 1000, Some("ana")), Status::Cancelled);
+    early.input = Value::Null;
+    assert!(super::turned_back::event(&early).is_none());
 }
