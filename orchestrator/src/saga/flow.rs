@@ -311,6 +311,18 @@ impl<'a> Cx<'a> {
         self.facts.get(fact).or_else(|| self.record.facts.get(fact))
     }
 
+    /// A step that was issued once and that this run did not come by. What is known only grows, so a
+    /// workflow that has not changed comes by all of them before it asks for anything new or ends.
+    pub(super) fn passed_over(&self) -> Option<&'a StepRecord> {
+        self.record.steps.iter().find(|step| {
+            let (name, number) = match step.name.as_str().split_once('#') {
+                Some((name, number)) => (name, number.parse().unwrap_or(u32::MAX)),
+                None => (step.name.as_str(), 1),
+            };
+            self.names.get(name).is_none_or(|&count| count < number)
+        })
+    }
+
     /// `name`, then `name#2`, `name#3` as the workflow comes by again.
     fn numbered(&mut self, name: &'static str) -> String {
         let count = self.names.entry(name).or_insert(0);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::action::{Command, Event};
 use super::ending::finish;
-use super::flow::{Cx, Suspend};
+use super::flow::{Cx, Flow, Suspend};
 use super::policy::Policy;
 use super::record::{CaseReason, SagaRecord, Status, StepRecord, TurnReason};
 use super::review::open_case;
@@ -62,6 +62,7 @@ pub(super) fn advance(
                 message: format!("the workflow panicked: {}", text(&*panic)),
             })
         });
+    let outcome = refuse_changed_code(&cx, outcome);
     let Cx {
         wanted,
         awaiting,
@@ -140,6 +141,27 @@ pub(super) fn advance(
             open_case(record, reason, message, serde_json::Value::Null, turn);
             Advance::Rest
         }
+    }
+}
+
+/// A step that has been issued and is passed over was renamed, removed or moved: the code changed under a
+/// live saga. Going on would do its work a second time under another name, or end without it.
+fn refuse_changed_code<T>(cx: &Cx<'_>, outcome: Flow<T>) -> Flow<T> {
+    let goes_on = match &outcome {
+        Ok(_) => true,
+        Err(Suspend::Waiting) => !cx.wanted.is_empty(),
+        Err(Suspend::Stop { .. } | Suspend::Review { .. }) => false,
+    };
+    match cx.passed_over() {
+        Some(step) if goes_on => Err(Suspend::Review {
+            reason: CaseReason::Nondeterministic,
+            message: format!(
+                "step {} was issued and the workflow passes it over: the code changed under a live saga; \
+                 nothing was sent",
+                step.name
+            ),
+        }),
+        Some(_) | None => outcome,
     }
 }
 

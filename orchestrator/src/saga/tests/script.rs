@@ -52,6 +52,10 @@ fn four_steps(cx: &mut Cx<'_>, input: &Value) -> Flow<Value> {
         panic!("a bug");
     }
     let quote = cx.step(Quote { to: 2 }).patient().run()?;
+    if input["renamed"] == true {
+        // What was `pay` is called otherwise from now on.
+        cx.step(Tell { to: 3 }).run()?;
+    }
     let to = if input["drift"] == true && !quote.is_null() {
         4
     } else {

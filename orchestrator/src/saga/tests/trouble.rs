@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::script::Move::*;
-use super::script::{case, check};
+use super::script::{Saga, case, check};
 use crate::saga::record::{CaseReason, Status, TurnReason};
 
 #[test]
@@ -115,4 +115,14 @@ fn more_signals_than_a_record_holds_are_kept_beside_it() {
     }
     assert_eq!(saga.record.signals.len(), crate::saga::record::MAX_SIGNALS);
     assert_eq!(saga.notes.len(), 6);
+}
+
+#[test]
+fn a_step_that_was_renamed_under_a_live_saga_is_not_done_again() {
+    let mut saga = Saga::start(json!({}));
+    saga.play(&[Done("reserve"), Done("quote")]);
+    saga.record.input = json!({ "renamed": true });
+    saga.play(&[Done("pay")]);
+    assert_eq!(case(&saga), Some(CaseReason::Nondeterministic));
+    assert_eq!(saga.steps_sent(), "reserve, quote, pay");
 }
