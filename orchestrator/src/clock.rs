@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Reads time and draws ids for one run of a process.
 #[derive(Debug, Clone)]
@@ -44,6 +44,16 @@ impl Clock {
             run: run.into(),
             counter: Arc::new(AtomicU64::new(0)),
         }
+    }
+
+    /// The wall clock, so far ahead; below zero when it is behind. For tests of clocks that are wrong.
+    #[must_use]
+    pub fn ahead(name: &str, by: SignedDuration) -> Self {
+        let now = move || {
+            let now = wall_clock();
+            now.checked_add(by).unwrap_or(now)
+        };
+        Self::told(name, &draw_id(), Arc::new(now))
     }
 
     /// The current time: the wall clock's, unless it is told.

@@ -9,6 +9,7 @@ use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream;
 use contracts::id::Region;
+use jiff::SignedDuration;
 use region_agent::bus::WalletService;
 use region_agent::health::{self, Health};
 use region_agent::ledger::{Ledger, LedgerError};
@@ -131,12 +132,46 @@ pub enum ServeError {
     Metrics(#[source] prometheus::Error),
 }
 
+/// What is built in and no setting: a test serves workflows of its own, or on a clock that is wrong.
+#[derive(Debug, Clone, Default)]
+pub struct Build {
+    /// The workflows it knows.
+    pub workflows: Workflows,
+    /// How far its clock is ahead of the system's; below zero when it is behind.
+    pub clock_ahead: SignedDuration,
+}
+
+impl Build {
+    /// Its clock, and that of the wallet in the same process: they are one.
+    fn clocks(&self, name: &str) -> (Clock, region_agent::clock::Clock) {
+        use region_agent::clock::Clock as WalletClock;
+        if self.clock_ahead.is_zero() {
+            return (Clock::new(name), WalletClock::system());
+        }
+        let clock = Clock::ahead(name, self.clock_ahead);
+        let same = clock.clone();
+        (clock, WalletClock::told(Arc::new(move || same.now())))
+    }
+}
+
 /// Serves until `stop` is cancelled, then lets the sagas at work end or gives them back.
 ///
 /// # Errors
 /// [`ServeError`] when it cannot start; once it serves, trouble is logged and retried.
 pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), ServeError> {
-    let clock = Clock::new(&config.name);
+    serve_build(config, Build::default(), stop).await
+}
+
+/// As [`serve`], with what is built in given.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_build(
+    config: ServeConfig,
+    build: Build,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let (clock, wallet_clock) = build.clocks(&config.name);
     // Bound first: a second replica with the same settings ends here, before it takes messages.
     let listener = match config.listen {
         None => None,
@@ -158,7 +193,7 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
     check_safety(&client, &config).await?;
 
     let metrics = Metrics::new().map_err(ServeError::Metrics)?;
-    let parts = open(&config, &client, &clock, &metrics).await?;
+    let parts = open(&config, &client, &clock, wallet_clock, &metrics).await?;
     let js = context(&client);
     let store = Store::open(js.clone(), config.partition.clone(), clock.clone())
         .await
@@ -172,7 +207,7 @@ pub async fn serve(config: ServeConfig, stop: CancellationToken) -> Result<(), S
     let out = intake.cached_info().config.max_ack_pending;
     let engine = Engine::new(
         Arc::new(store),
-        Workflows::default(),
+        build.workflows,
         Arc::new(parts.participants),
         clock.clone(),
         config.rules.clone(),
@@ -314,6 +349,7 @@ async fn open(
     config: &ServeConfig,
     client: &Client,
     clock: &Clock,
+    wallet_clock: region_agent::clock::Clock,
     metrics: &Metrics,
 ) -> Result<Parts, ServeError> {
     let providers = Providers::new(config.providers.clone()).map_err(ServeError::Providers)?;
@@ -340,7 +376,7 @@ async fn open(
     let ledger = Ledger::open_with(&config.wallet_url, config.connections)
         .await
         .map_err(ServeError::Ledger)?;
-    let wallet = Wallet::new(ledger, region_agent::clock::Clock::system());
+    let wallet = Wallet::new(ledger, wallet_clock);
     let rates = match &config.fx {
         FxConfig::Table(rates) => {
             RateSource::Table(Arc::new(RateTable::new(rates).map_err(ServeError::Rates)?))
