@@ -59,19 +59,19 @@ pub fn answer(reply: WalletReply, command: &Command) -> Answer {
                 .map(|field| shortened(field))
                 .collect(),
         },
-        // Fences are kept as signed numbers; nobody has seen a larger one.
-        WalletReply::Stale { seen_fence } if i64::try_from(*seen_fence).is_err() => {
-            Answer::Unknown {
-                message: format!("fence {seen_fence} is none of ours"),
-            }
-        }
+        WalletReply::Stale { seen_fence } if *seen_fence > HIGHEST_FENCE => Answer::Unknown {
+            message: format!("fence {seen_fence} is none of ours"),
+        },
         WalletReply::Stale { seen_fence } => Answer::Stale {
             seen_fence: *seen_fence,
         },
         WalletReply::Expired { .. } => not_executed("expired", SignedDuration::ZERO),
         WalletReply::Busy { retry_after_ms } => {
             let pause = i64::try_from(*retry_after_ms).unwrap_or(i64::MAX);
-            not_executed("busy", SignedDuration::from_millis(pause))
+            not_executed(
+                "busy",
+                SignedDuration::from_millis(pause).min(LONGEST_PAUSE),
+            )
         }
         WalletReply::Invalid { field, message } => Answer::Unacceptable {
             code: "invalid".to_owned(),
@@ -109,6 +109,14 @@ pub fn status(view: WalletView, get: &WalletGet) -> Answer {
         },
     }
 }
+
+/// The highest fence that may be one of ours. A saga's fence rises above what a participant has seen, and
+/// must stay within the signed numbers that participants keep it in, or none would take its commands again.
+const HIGHEST_FENCE: u64 = u64::MAX >> 2;
+
+/// The longest pause that a participant may ask for: as long as the longest between two attempts. Beyond
+/// that an answer could put a compensation off for ever.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Whether the effect is the one the command asks for.
 fn is_asked_for(effect: &Effect, command: &Command) -> bool {
@@ -222,5 +230,49 @@ fn reject_code(code: RejectCode) -> &'static str {
         RejectCode::WrongCurrency => "wrong_currency",
         RejectCode::BalanceOverflow => "balance_overflow",
         RejectCode::Other => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::saga::record::Participant;
+    use jiff::Timestamp;
+    use serde_json::Value;
+
+    fn to_a_revert(reply: WalletReply) -> Answer {
+        let saga_id = SagaId::from_parts("deposit", &["p", "x"]);
+        let command = Command {
+            step: "undo of credit-wallet".to_owned(),
+            operation_id: saga_id.own_operation().revert(),
+            participant: Participant::Core,
+            kind: "wallet.revert".to_owned(),
+            request: Value::Null,
+            attempt: 1,
+            fence: 1,
+            deadline: Timestamp::MAX,
+        };
+        answer(reply, &command)
+    }
+
+    #[test]
+    fn no_participant_puts_a_command_off_for_ever() {
+        for (asked, waited) in [(0, 0), (5_000, 5_000), (60_001, 60_000), (u64::MAX, 60_000)] {
+            let reply = WalletReply::Busy {
+                retry_after_ms: asked,
+            };
+            let pause = SignedDuration::from_millis(waited);
+            assert_eq!(to_a_revert(reply), not_executed("busy", pause));
+        }
+    }
+
+    #[test]
+    fn a_fence_stays_within_what_participants_can_keep() {
+        let seen = |seen_fence| to_a_revert(WalletReply::Stale { seen_fence });
+        assert_eq!(seen(7), Answer::Stale { seen_fence: 7 });
+        assert!(i64::try_from(HIGHEST_FENCE + 1).is_ok());
+        for none_of_ours in [HIGHEST_FENCE + 1, u64::MAX >> 1, u64::MAX] {
+            assert!(matches!(seen(none_of_ours), Answer::Unknown { .. }));
+        }
     }
 }
