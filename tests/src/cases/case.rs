@@ -1,12 +1,14 @@
 //! One case as data: `tests/cases/ps-001.json`.
 
 use anyhow::{Context as _, ensure};
-use contracts::money::CurrencyCode;
-use orchestrator::callback::ProviderProfile;
+use contracts::id::SagaId;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+pub use super::expect::{Bound, Expect, ExpectedRow};
+pub use super::given::{Announced, Given};
 
 /// Amounts as decimal text, by currency.
 pub type Amounts = BTreeMap<String, String>;
@@ -52,48 +54,6 @@ pub enum WorldKind {
     FewPending,
     /// Three servers, three copies of everything, two orchestrators.
     ThreeNodes,
-}
-
-/// The state before a case.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Given {
-    /// Balances by customer.
-    pub wallets: BTreeMap<String, Amounts>,
-    /// Regions by customer, for the directory; a name that ends in `*` stands for the generated ones.
-    pub regions: BTreeMap<String, String>,
-    /// Payments announced before any callback, by external id.
-    pub payments: BTreeMap<String, Announced>,
-    /// Providers that are read in a way of their own.
-    pub providers: BTreeMap<String, ProviderProfile>,
-    /// Currencies beyond ISO 4217, with their decimals.
-    pub currencies: BTreeMap<CurrencyCode, u8>,
-    /// What the rate service answers, one after another (`error` for none); the last one stays.
-    pub fx: BTreeMap<String, Vec<String>>,
-    /// Orchestrators; one when absent.
-    pub instances: Option<usize>,
-    /// Wallet instances of region eu.
-    pub wallet_responders: Option<usize>,
-    /// Whether they share a queue group, as they do unless it says no.
-    pub queue_group: Option<bool>,
-    /// The world's limit, repeated so that the case says it all.
-    pub max_ack_pending: Option<u64>,
-    /// The world's time until a redelivery, likewise.
-    pub ack_wait_ms: Option<u64>,
-    /// The world's copies, likewise.
-    pub replicas: Option<u8>,
-}
-
-/// A payment announced by the platform.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Announced {
-    /// Decimal text.
-    pub amount: String,
-    /// Its currency.
-    pub currency: String,
-    /// Who will pay.
-    pub customer: String,
 }
 
 /// A step and when it happens.
@@ -167,6 +127,22 @@ pub enum Step {
         /// How many times.
         times: usize,
     },
+    /// All orders of these callbacks, each order with a payment of its own; `{i}` is the number of the order.
+    EveryOrder {
+        /// The bodies.
+        what: Vec<Map<String, Value>>,
+    },
+    /// Requests to start sagas, all at one instant; `{i}` in a text is the number of each.
+    StartConcurrently {
+        /// The workflow.
+        saga: String,
+        /// The caller's ids.
+        operation_id: String,
+        /// How many.
+        count: usize,
+        /// The input.
+        body: Map<String, Value>,
+    },
     /// A request to start a saga.
     Start {
         /// The workflow.
@@ -206,8 +182,62 @@ pub enum Step {
         /// `orchestrator` or `nats`.
         what: String,
     },
-    /// Time passes in which nothing is armed; skipped.
-    AdvanceTo,
+    /// The clock goes on to so many milliseconds after the start: every orchestrator is started again with
+    /// a clock so far ahead, and timers that are due by it fire. In a shared world, where nothing of the
+    /// case is armed, the time is skipped.
+    AdvanceTo {
+        /// Since the start of the case.
+        ms: u64,
+    },
+    /// An operator asks to cancel a saga.
+    AdminCancel {
+        /// The payment of its saga, or what it was started as.
+        saga_of: String,
+    },
+    /// The last callback, stored so many times more.
+    Redeliver {
+        /// How many times.
+        n: usize,
+    },
+    /// The platform announces a payment.
+    ExternalCreatePayment {
+        /// Its id.
+        external_id: String,
+        /// What it is.
+        #[serde(flatten)]
+        payment: Announced,
+    },
+    /// The moment at which a command of the saga reaches the wallet of a region. By then the command and
+    /// what undoes it must be on record.
+    UntilAsked {
+        /// The payment of its saga, or what it was started as.
+        saga_of: String,
+    },
+    /// A customer spends what he has.
+    WalletSpend {
+        /// Who.
+        customer: String,
+        /// How much.
+        amount: String,
+        /// Of what.
+        currency: String,
+    },
+    /// A step's own command once more, or a revert of it by hand, straight to its wallet.
+    Direct {
+        /// The operation of the step.
+        operation: String,
+        /// `update` or `revert`.
+        verb: String,
+        /// What the wallet must answer.
+        answer: String,
+    },
+    /// All orchestrators are replaced by others of this build.
+    Deploy {
+        /// See [`super::flows::build`].
+        build: String,
+    },
+    /// Notes the revisions of the case's records; see [`Expect::unchanged`].
+    Remember,
     /// Something must be so by now.
     Check {
         /// What.
@@ -265,79 +295,19 @@ pub struct Fault {
     /// Only in this region.
     #[serde(default)]
     pub region: Option<String>,
-    /// Only for this payment.
+    /// Only for this payment, or for what was started as this.
     #[serde(default)]
     pub external_id: Option<String>,
+    /// Only for operations that end so.
+    #[serde(default)]
+    pub operation: Option<String>,
     /// The error to answer with.
     #[serde(default)]
     pub code: u64,
 }
 
-/// What must be so. What is absent is not looked at.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Expect {
-    /// Balances by customer, compared by value; a currency that is not named must be at nothing. A name
-    /// that ends in `*` stands for each customer generated with that beginning.
-    pub wallets: BTreeMap<String, Amounts>,
-    /// Deposit events in the log.
-    pub events: Option<usize>,
-    /// Sagas by status.
-    pub sagas: Option<BTreeMap<String, usize>>,
-    /// Cases by reason: sagas that wait for a person, and messages kept for one.
-    pub cases: Option<BTreeMap<String, usize>>,
-    /// Payments by external id (`id/capture` for one capture); `null` where there must be none.
-    pub payments: BTreeMap<String, Option<ExpectedRow>>,
-    /// Wallet operations that have booked something for the case's customers.
-    pub operations: Option<usize>,
-    /// Ledger entries of the case's customers.
-    pub entries: Option<usize>,
-    /// Repeats absorbed by sagas, over all of them.
-    pub duplicates: Option<u64>,
-    /// Sagas that are parked with a timer armed.
-    pub parked: Option<usize>,
-    /// Commands that reached the wallet of a region, for each operation.
-    pub attempts: Option<Bound>,
-    /// Answers that came after their command had been given up, over the whole world.
-    pub late_replies: Option<Bound>,
-    /// The pinned rate, by external id.
-    pub rates: BTreeMap<String, String>,
-    /// Bytes of each record.
-    pub record_bytes: Option<Bound>,
-}
-
-/// A payment as it must be.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExpectedRow {
-    /// Its status.
-    pub status: String,
-    /// What the wallet holds of it.
-    #[serde(default)]
-    pub credited: Option<String>,
-    /// What came in.
-    #[serde(default)]
-    pub paid: Option<String>,
-}
-
-/// A number with bounds.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bound {
-    /// At least so many.
-    #[serde(default)]
-    pub at_least: usize,
-    /// At most so many.
-    #[serde(default = "no_limit")]
-    pub at_most: usize,
-}
-
 fn once() -> u64 {
     1
-}
-
-fn no_limit() -> usize {
-    usize::MAX
 }
 
 impl Case {
@@ -350,7 +320,9 @@ impl Case {
             | Step::Burst { body, .. }
             | Step::StoreCopies { body, .. } => provider_of(body).into_iter().collect(),
             Step::CallbackRaw { provider, .. } => provider.iter().cloned().collect::<Vec<_>>(),
-            Step::Concurrently { what, .. } => what.iter().filter_map(provider_of).collect(),
+            Step::Concurrently { what, .. } | Step::EveryOrder { what } => {
+                what.iter().filter_map(provider_of).collect()
+            }
             Step::CallbackHex { .. }
             | Step::SignalGenerated { .. }
             | Step::Start { .. }
@@ -359,7 +331,16 @@ impl Case {
             | Step::Fault(_)
             | Step::ClearFaults
             | Step::Restart { .. }
-            | Step::AdvanceTo
+            | Step::AdvanceTo { .. }
+            | Step::StartConcurrently { .. }
+            | Step::AdminCancel { .. }
+            | Step::Redeliver { .. }
+            | Step::ExternalCreatePayment { .. }
+            | Step::UntilAsked { .. }
+            | Step::WalletSpend { .. }
+            | Step::Direct { .. }
+            | Step::Deploy { .. }
+            | Step::Remember
             | Step::Check { .. }
             | Step::CompensateRequest { .. }
             | Step::AdminReplay { .. }
@@ -374,6 +355,31 @@ impl Case {
 }
 
 impl Case {
+    /// The sagas it starts by themselves, by what they are started as.
+    #[must_use]
+    pub fn started(&self) -> BTreeMap<String, SagaId> {
+        let started = self.steps.iter().flat_map(|timed| match &timed.step {
+            Step::Start {
+                saga, operation_id, ..
+            } => vec![(operation_id.clone(), saga)],
+            Step::StartConcurrently {
+                saga,
+                operation_id,
+                count,
+                ..
+            } => (1..=*count)
+                .map(|number| (super::body::expand_text(operation_id, number), saga))
+                .collect(),
+            _ => Vec::new(),
+        });
+        started
+            .map(|(id, saga)| {
+                let saga = SagaId::from_parts(saga, &[&id]);
+                (id, saga)
+            })
+            .collect()
+    }
+
     /// The customers a name stands for: itself, or all generated ones that begin with what stands before
     /// its `*`.
     #[must_use]
@@ -386,6 +392,9 @@ impl Case {
             Step::Concurrently { what, times } => what
                 .first()
                 .map_or_else(Vec::new, |body| numbered(body, *times)),
+            Step::EveryOrder { what } => what
+                .first()
+                .map_or_else(Vec::new, |body| numbered(body, (1..=what.len()).product())),
             _ => Vec::new(),
         });
         generated.filter(|name| name.starts_with(start)).collect()
@@ -433,14 +442,13 @@ pub fn load(dir: &Path) -> anyhow::Result<Vec<Case>> {
     cases.sort_by(|a, b| a.id.cmp(&b.id));
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     for case in &cases {
-        let customers = case
-            .expect
-            .wallets
-            .keys()
-            .map(|name| format!("customer {name}"));
+        let customers = case.expect.customers();
+        let customers = customers.iter().map(|name| format!("customer {name}"));
         let providers = case.providers();
         let providers = providers.iter().map(|name| format!("provider {name}"));
-        for name in customers.chain(providers) {
+        let started = case.started();
+        let started = started.values().map(|saga| format!("saga {saga}"));
+        for name in customers.chain(providers).chain(started) {
             if let Some(other) = owners.insert(name.clone(), case.id.clone()) {
                 anyhow::bail!("{name} belongs to {other} and to {}", case.id);
             }

@@ -1,18 +1,33 @@
 //! Makes things behave badly, as a case says.
 
+use super::always::movements;
 use super::case::{Fault, Step};
+use super::found::{Found, pairs};
 use super::instance::Asleep;
 use super::runner::Run;
 use super::wallet;
 use anyhow::{Context as _, bail};
+use contracts::reply::{OperationState, WalletView};
 use std::time::Duration;
 
-/// Longest wait for a message that nobody has acknowledged to come again.
-const REDELIVERY: Duration = Duration::from_secs(10);
+/// Longest wait for a message that nobody has acknowledged to come again, or for a revert; on a busy machine
+/// everything takes long.
+const REDELIVERY: Duration = Duration::from_secs(60);
 
 impl Run<'_> {
-    pub(super) async fn fault(&self, fault: &Fault) -> anyhow::Result<()> {
+    pub(super) async fn fault(&mut self, fault: &Fault) -> anyhow::Result<()> {
         match (fault.place.as_str(), fault.mode.as_str()) {
+            ("wallet.update", "no_responders") => {
+                let region = fault.region.as_deref().unwrap_or("eu");
+                let wallet = self.world.regions.get(region).context("no such region")?;
+                wallet.lock().await.leave();
+                Ok(())
+            }
+            ("orchestrator", "crash_after_revert_applied") => self.crash_after_revert().await,
+            ("orchestrator", "gets_it_again") => {
+                self.delivered(|info| info.num_redelivered > 0).await
+            }
+            ("events.consumer", "nak_without_delay") => self.consume_events().await,
             ("wallet.update" | "wallet.revert", mode) => self.wallet_fault(fault, mode).await,
             ("orchestrator", "fail_intake") => {
                 let external_id = fault.external_id.as_deref().context("of which payment")?;
@@ -48,6 +63,10 @@ impl Run<'_> {
             "hang" => wallet::Mode::Hang,
             other => bail!("no wallet behaves as {other}"),
         };
+        let sagas = match &fault.external_id {
+            Some(name) => vec![self.saga_of(name)?.to_string()],
+            None => self.sagas.clone(),
+        };
         let verb = fault.place.trim_start_matches("wallet.").to_owned();
         for (region, wallet) in &self.world.regions {
             if fault.region.as_ref().is_some_and(|only| only != region) {
@@ -57,7 +76,8 @@ impl Run<'_> {
                 verb: verb.clone(),
                 mode,
                 times: fault.times,
-                sagas: self.sagas.clone(),
+                sagas: sagas.clone(),
+                operation: fault.operation.clone(),
             });
         }
         Ok(())
@@ -67,6 +87,7 @@ impl Run<'_> {
         for wallet in self.world.regions.values() {
             wallet.lock().await.clear(&self.sagas);
         }
+        self.world.serve_regions().await?;
         for timed in &self.case.steps {
             let Step::Fault(Fault {
                 external_id: Some(external_id),
@@ -85,6 +106,26 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The first revert of the case is applied, and every orchestrator dies before it hears of that.
+    async fn crash_after_revert(&self) -> anyhow::Result<()> {
+        let ledgers = self.world.ledgers().await;
+        let reverted = async || {
+            for stored in Found::records_of(self) {
+                for (operation, ledger) in pairs(&movements(&stored.record), &ledgers) {
+                    let known = ledger.view_operation(operation).await.ok()?;
+                    if matches!(known, WalletView::Operation(view) if view.state == OperationState::Reverted)
+                    {
+                        return Some(());
+                    }
+                }
+            }
+            None
+        };
+        let seen = self.world.view.until(REDELIVERY, reverted).await;
+        seen.context("nothing is reverted")?;
+        self.world.kill_all().await
     }
 
     async fn put_to_sleep(&self, index: usize) -> anyhow::Result<Asleep> {

@@ -1,10 +1,11 @@
 //! Everything that has to do with one case, wherever it is stored.
 
+use super::always::movements;
 use super::runner::Run;
 use super::view::Stored;
 use super::world::World;
 use contracts::event::DepositCompleted;
-use contracts::id::CustomerId;
+use contracts::id::{CustomerId, SagaId};
 use contracts::money::Money;
 use contracts::reply::{Effect, EntryView, OperationState, WalletReply, WalletView};
 use orchestrator::payments::{Payment, PaymentFilter};
@@ -20,10 +21,16 @@ pub struct Found {
     pub(super) payments: Vec<Payment>,
     pub(super) wallets: BTreeMap<String, Vec<Money>>,
     pub(super) entries: Vec<EntryView>,
-    /// State and effect of the wallet operation of each saga, in whichever region it is known.
+    /// Sagas of the cases' own workflows, once for each event of theirs.
+    pub(super) finished: Vec<SagaId>,
+    /// The movements of all sagas.
+    pub(super) issued: BTreeSet<String>,
+    /// State and effect of each movement of the sagas, in whichever region it is known.
     pub(super) operations: BTreeMap<String, Vec<(OperationState, Option<Money>)>>,
     /// How often each command reached a region's wallet.
     pub(super) commands: BTreeMap<String, usize>,
+    /// Answers of the regions' wallets, by verb and word.
+    pub(super) answers: BTreeMap<String, usize>,
     /// Answers that came after their command had been given up, in this world.
     pub(super) late_replies: u64,
 }
@@ -64,9 +71,8 @@ impl Found {
         }
         let mut operations: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for stored in records.iter().filter(|stored| is_saga(&stored.record)) {
-            let operation = stored.record.saga_id.own_operation();
-            for ledger in &ledgers {
-                if let WalletView::Operation(view) = ledger.view_operation(&operation).await? {
+            for (operation, ledger) in pairs(&movements(&stored.record), &ledgers) {
+                if let WalletView::Operation(view) = ledger.view_operation(operation).await? {
                     let booked = match view.reply {
                         WalletReply::Applied {
                             effect: Effect::Moved { money, .. },
@@ -79,10 +85,17 @@ impl Found {
                 }
             }
         }
-        let mut commands = BTreeMap::new();
+        let of_sagas = records.iter().filter(|stored| is_saga(&stored.record));
+        let issued = of_sagas.flat_map(|stored| movements(&stored.record));
+        let issued = issued.map(|operation| operation.to_string()).collect();
+        let (mut commands, mut answers) = (BTreeMap::new(), BTreeMap::new());
         for wallet in run.world.regions.values() {
             for seen in wallet.lock().await.seen(&run.sagas) {
                 *commands.entry(seen.operation_id.to_string()).or_insert(0) += 1;
+                if let Some(answer) = seen.answer {
+                    let answer = format!("{} {answer}", seen.verb);
+                    *answers.entry(answer).or_insert(0) += 1;
+                }
             }
         }
         let mut late_replies = 0;
@@ -91,6 +104,9 @@ impl Found {
         }
         Ok(Self {
             late_replies,
+            answers,
+            issued,
+            finished: run.world.view.finished(&run.sagas),
             deposits: run.world.view.deposits(&run.sagas),
             payments: payments(run.world, &run.case.providers()).await?,
             records,
@@ -121,6 +137,15 @@ async fn payments(world: &World, providers: &BTreeSet<String>) -> anyhow::Result
                 .filter(|payment| providers.contains(payment.identity.provider.as_str())),
         );
     }
+}
+
+/// Each with each.
+pub(super) fn pairs<'a, A, B>(
+    left: &'a BTreeSet<A>,
+    right: &'a [B],
+) -> impl Iterator<Item = (&'a A, &'a B)> {
+    left.iter()
+        .flat_map(move |one| right.iter().map(move |other| (one, other)))
 }
 
 pub(super) fn is_saga(record: &SagaRecord) -> bool {

@@ -2,7 +2,7 @@
 //! to sleep, it answers nothing while its sockets stay open.
 
 use anyhow::{Context as _, bail};
-use orchestrator::serve::{ServeConfig, serve};
+use orchestrator::serve::{Build, ServeConfig, serve_build};
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Instance {
     ///
     /// # Errors
     /// What it ended with instead.
-    pub async fn start(mut config: ServeConfig) -> anyhow::Result<Self> {
+    pub async fn start(mut config: ServeConfig, build: Build) -> anyhow::Result<Self> {
         let address = free_address()?;
         config.listen = Some(address);
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
@@ -44,7 +44,7 @@ impl Instance {
         let (stopped, killed) = (stop.clone(), kill.clone());
         std::thread::Builder::new()
             .name(config.name.clone())
-            .spawn(move || run(config, stopped, &killed, started, done))
+            .spawn(move || run((config, build), stopped, &killed, started, done))
             .context("thread of an orchestrator")?;
         let handle = handle.await.context("runtime of an orchestrator")?;
         let mut instance = Self {
@@ -138,7 +138,7 @@ impl Instance {
 }
 
 fn run(
-    config: ServeConfig,
+    (config, build): (ServeConfig, Build),
     stop: CancellationToken,
     kill: &CancellationToken,
     started: oneshot::Sender<Handle>,
@@ -161,7 +161,7 @@ fn run(
         tokio::select! {
             biased;
             () = kill.cancelled() => Ok(()),
-            result = serve(config, stop) => result.map_err(|error| orchestrator::telemetry::chain(&error)),
+            result = serve_build(config, build, stop) => result.map_err(|error| orchestrator::telemetry::chain(&error)),
         }
     });
     // Drops every task where it stands.

@@ -1,25 +1,27 @@
 //! Plays the steps of one case.
 
-use super::body::{expand, filled, signal_body};
+use super::body::{expand, filled};
 use super::case::{Case, Expect, Step, WorldKind, provider_of};
+use super::flows;
 use super::found::Found;
 use super::judge;
-use super::world::{Sent, World};
-use anyhow::{Context as _, bail, ensure};
+use super::moves::AbortOnDrop;
+use super::world::{Crew, Sent, World};
+use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use contracts::command::{CommandHeader, Movement, WalletCommand, WalletUpdate};
 use contracts::id::{ExternalId, Provider, SagaId};
-use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
-use contracts::money::{Currency, Money};
-use contracts::subject;
+use contracts::money::Money;
+use jiff::Timestamp;
 use orchestrator::callback::PaymentIdentity;
 use orchestrator::clock::wall_clock;
-use orchestrator::payments::ExpectedPayment;
 use orchestrator::saga::record::Status;
 use orchestrator::site::Server;
 use orchestrator::workflows::deposit;
 use region_agent::wallet::default_deadline;
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -30,7 +32,7 @@ const GAP: Duration = Duration::from_millis(300);
 const REST: Duration = Duration::from_secs(75);
 
 /// Longest wait for a deposit that has nothing to do with any case.
-const CANARY: Duration = Duration::from_secs(20);
+const CANARY: Duration = Duration::from_secs(60);
 
 /// A case being played.
 pub struct Run<'w> {
@@ -39,6 +41,15 @@ pub struct Run<'w> {
     /// Beginnings of the ids of the case's sagas.
     pub(super) sagas: Vec<String>,
     pub(super) sent: Vec<Sent>,
+    /// What the case starts by itself, by what it is started as.
+    pub(super) started: BTreeMap<String, SagaId>,
+    pub(super) began: Instant,
+    /// Revisions of the records when they were remembered.
+    pub(super) remembered: BTreeMap<SagaId, u64>,
+    /// How often an event of the case was delivered to its consumer, by sequence.
+    pub(super) consumed: Arc<Mutex<BTreeMap<u64, usize>>>,
+    pub(super) consumer: Option<AbortOnDrop>,
+    pub(super) fired: Mutex<BTreeSet<(SagaId, Timestamp)>>,
     number: usize,
 }
 
@@ -55,13 +66,22 @@ impl<'w> Run<'w> {
     #[must_use]
     pub fn new(world: &'w World, case: &'w Case) -> Self {
         let providers = case.providers();
+        let started = case.started();
+        let deposits = providers
+            .iter()
+            .map(|provider| format!("{}/{provider}/", deposit::DEPOSIT.name));
         Self {
             world,
             case,
-            sagas: providers
-                .iter()
-                .map(|provider| format!("{}/{provider}/", deposit::DEPOSIT.name))
+            sagas: deposits
+                .chain(started.values().map(ToString::to_string))
                 .collect(),
+            started,
+            began: Instant::now(),
+            remembered: BTreeMap::new(),
+            consumed: Arc::default(),
+            consumer: None,
+            fired: Mutex::default(),
             sent: Vec::new(),
             number: 0,
         }
@@ -73,7 +93,8 @@ impl<'w> Run<'w> {
     /// A step that cannot be played, or a check on the way that does not hold.
     pub async fn play(&mut self) -> anyhow::Result<()> {
         self.prepare().await.context("preparing")?;
-        let start = Instant::now();
+        self.began = Instant::now();
+        let start = self.began;
         let mut at = Duration::ZERO;
         for (index, timed) in self.case.steps.iter().enumerate() {
             let next = Duration::from_millis(timed.at_ms);
@@ -113,6 +134,8 @@ impl<'w> Run<'w> {
         for wallet in self.world.regions.values() {
             wallet.lock().await.clear(&self.sagas);
         }
+        *self.world.crew() = Crew::usual()?;
+        self.world.serve_regions().await?;
         if self.case.given.queue_group == Some(false) {
             self.world.tighten_queue_group().await?;
         }
@@ -132,18 +155,12 @@ impl<'w> Run<'w> {
             }
         }
         for (external_id, announced) in &given.payments {
-            let currency = Currency::iso(announced.currency.parse()?)?;
-            let expected = ExpectedPayment {
-                external_id: Some(external_id.parse()?),
-                amount: Some(Money::parse(&announced.amount, currency)?),
-                customer: Some(announced.customer.parse()?),
-                ..ExpectedPayment::of(self.case.provider.parse()?)
-            };
-            self.world.payments.create_expected(&expected, now).await?;
+            self.announce(external_id, announced).await?;
         }
         for (customer, amounts) in &given.wallets {
             for (code, amount) in amounts {
-                let money = Money::parse(amount, Currency::iso(code.parse()?)?)?;
+                let currency = flows::currency(code).map_err(anyhow::Error::msg)?;
+                let money = Money::parse(amount, currency)?;
                 let header = CommandHeader {
                     saga_id: None,
                     operation_id: format!("{}{customer}/{code}", judge::OPENING).parse()?,
@@ -157,7 +174,19 @@ impl<'w> Run<'w> {
                     money,
                     memo: None,
                 });
-                self.world.local.execute(&header, &update).await;
+                let wallet = match given.regions.get(customer) {
+                    None => self.world.local.clone(),
+                    Some(region) => {
+                        let wallet = self.world.regions.get(region);
+                        wallet
+                            .context("no such region")?
+                            .lock()
+                            .await
+                            .wallet()
+                            .clone()
+                    }
+                };
+                wallet.execute(&header, &update).await;
             }
         }
         self.world.rates.script(&given.fx);
@@ -167,6 +196,11 @@ impl<'w> Run<'w> {
                 .await?;
         }
         if self.world.kind != WorldKind::Shared {
+            if let Some(name) = &given.build {
+                self.world.crew().build.workflows =
+                    flows::build(name).with_context(|| format!("no build {name}"))?;
+            }
+            self.world.crew().clocks = given.clocks.clone();
             // One that is to crash before it has written anything joins when its step comes.
             let later = self.case.steps.iter().filter(|timed| {
                 matches!(&timed.step, Step::Fault(fault) if fault.mode == "crash_before_state")
@@ -232,7 +266,40 @@ impl<'w> Run<'w> {
             Step::Fault(fault) => self.fault(fault).await,
             Step::ClearFaults => self.clear_faults().await,
             Step::Restart { what } => self.restart(what).await,
-            Step::AdvanceTo => Ok(()),
+            Step::AdvanceTo { ms } if self.world.kind != WorldKind::Shared => {
+                self.advance_to(Duration::from_millis(*ms)).await
+            }
+            Step::AdvanceTo { .. } => Ok(()),
+            Step::EveryOrder { what } => self.every_order(what).await,
+            Step::StartConcurrently {
+                saga,
+                operation_id,
+                count,
+                body,
+            } => self.start_all(saga, operation_id, *count, body).await,
+            Step::AdminCancel { saga_of } => self.compensate(saga_of, "asked for").await,
+            Step::Redeliver { n } => self.redeliver(*n).await,
+            Step::ExternalCreatePayment {
+                external_id,
+                payment,
+            } => self.announce(external_id, payment).await,
+            Step::UntilAsked { saga_of } => self.until_on_record(saga_of).await,
+            Step::WalletSpend {
+                customer,
+                amount,
+                currency,
+            } => self.spend(customer, amount, currency).await,
+            Step::Direct {
+                operation,
+                verb,
+                answer,
+            } => self.direct(operation, verb, answer).await,
+            Step::Deploy { build } => self.deploy(build).await,
+            Step::Remember => {
+                self.rest(REST).await?;
+                self.remembered = self.revisions();
+                Ok(())
+            }
             Step::Check { expect, within_ms } => {
                 let bound = Duration::from_millis(*within_ms);
                 judge::within(self, expect, bound).await
@@ -255,24 +322,36 @@ impl<'w> Run<'w> {
         }
     }
 
-    fn event_id(&mut self) -> String {
+    pub(super) fn event_id(&mut self) -> String {
         self.number += 1;
         format!("{}-{}", self.case.id, self.number)
     }
 
-    async fn callback(&mut self, body: Map<String, Value>, event_id: &str) -> anyhow::Result<()> {
+    pub(super) async fn callback(
+        &mut self,
+        body: Map<String, Value>,
+        event_id: &str,
+    ) -> anyhow::Result<()> {
         let provider = provider_of(&body).unwrap_or_else(|| self.case.provider.clone());
         let body = serde_json::to_vec(&body)?;
         self.raw(&provider, event_id, body.into()).await
     }
 
-    async fn raw(&mut self, provider: &str, event_id: &str, body: Bytes) -> anyhow::Result<()> {
+    pub(super) async fn raw(
+        &mut self,
+        provider: &str,
+        event_id: &str,
+        body: Bytes,
+    ) -> anyhow::Result<()> {
         let sent = self.world.callback(provider, event_id, body).await?;
         self.sent.push(sent);
         Ok(())
     }
 
-    async fn all_at_once(&mut self, bodies: Vec<Map<String, Value>>) -> anyhow::Result<()> {
+    pub(super) async fn all_at_once(
+        &mut self,
+        bodies: Vec<Map<String, Value>>,
+    ) -> anyhow::Result<()> {
         let mut publishing = Vec::new();
         for body in bodies {
             let provider = provider_of(&body).unwrap_or_else(|| self.case.provider.clone());
@@ -285,141 +364,12 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
-    async fn start(&mut self, workflow: &str, id: &str, body: &Value) -> anyhow::Result<()> {
-        let request = StartRequest {
-            workflow: workflow.to_owned(),
-            id: id.to_owned(),
-            input: body.clone(),
-        };
-        self.sagas
-            .push(SagaId::from_parts(workflow, &[id]).to_string());
-        let body = serde_json::to_vec(&request)?;
-        self.say(subject::start(workflow, id), body.into()).await
-    }
-
-    async fn signals(
-        &mut self,
-        saga_of: &str,
-        name: &str,
-        body: &Value,
-        count: usize,
-    ) -> anyhow::Result<()> {
-        let saga = self.saga_of(saga_of)?;
-        let operator = &self.world.operator;
-        let mut publishing = Vec::new();
-        for _ in 0..count {
-            let signal = Signal {
-                saga_id: saga.clone(),
-                name: name.parse()?,
-                id: self.event_id(),
-                body: signal_body(body),
-            };
-            let body = Bytes::from(serde_json::to_vec(&signal)?);
-            let subject = subject::signal(&saga, &signal.id, &body);
-            publishing.push(async move {
-                let ack = operator.publish(subject, body.clone()).await?.await?;
-                anyhow::Ok(Sent {
-                    sequence: ack.sequence,
-                    body,
-                })
-            });
-        }
-        let sent = futures::future::try_join_all(publishing).await?;
-        self.sent.extend(sent);
-        Ok(())
-    }
-
-    async fn too_large(&mut self, saga_of: &str, bytes: usize) -> anyhow::Result<()> {
-        let saga = self.saga_of(saga_of)?;
-        let signal = Signal {
-            saga_id: saga.clone(),
-            name: deposit::PSP_CALLBACK.parse()?,
-            id: self.event_id(),
-            body: json!({ "meaning": "paid", "padding": "x".repeat(bytes) }),
-        };
-        let body = Bytes::from(serde_json::to_vec(&signal)?);
-        let subject = subject::signal(&saga, &signal.id, &body);
-        match self.world.operator.publish(subject, body).await {
-            Err(error) => {
-                ensure!(
-                    error.kind()
-                        == async_nats::jetstream::context::PublishErrorKind::MaxPayloadExceeded,
-                    "refused for another reason: {error}"
-                );
-                Ok(())
-            }
-            Ok(_) => bail!("a signal of {bytes} bytes was let through"),
-        }
-    }
-
-    async fn compensate(&mut self, external_id: &str, reason: &str) -> anyhow::Result<()> {
-        let saga = self.saga_of(external_id)?;
-        let request = OperatorRequest {
-            saga_id: saga.clone(),
-            id: self.event_id(),
-            verb: OperatorVerb::Cancel,
-            reason: reason.to_owned(),
-            by: "case".to_owned(),
-        };
-        let body = Bytes::from(serde_json::to_vec(&request)?);
-        self.say(subject::operator(&saga, &request.id, &body), body)
-            .await
-    }
-
-    /// Does what a person does who finds a message in a case: reads it where it is stored, and sends it again.
-    async fn replay(&mut self, external_id: &str) -> anyhow::Result<()> {
-        let saga = self.saga_of(external_id)?;
-        let records = Found::records_of(self);
-        let message_id = records
-            .iter()
-            .filter_map(|stored| stored.record.case.as_ref())
-            .filter(|case| case.evidence["saga_id"] == saga.as_str())
-            .find_map(|case| case.evidence["message_id"].as_str());
-        let sequence = message_id.and_then(|id| id.split([':', '@']).nth(1)?.parse().ok());
-        let sequence = sequence.context("no case names a message")?;
-        let stream = self.world.partition.intake_stream();
-        let stream = self.world.core.get_stream_no_info(stream).await?;
-        let stored = stream.get_raw_message(sequence).await?;
-        let (event_id, provider) = (self.event_id(), self.case.provider.clone());
-        self.raw(&provider, &event_id, stored.payload).await
-    }
-
-    async fn say(&mut self, subject: String, body: Bytes) -> anyhow::Result<()> {
-        let ack = self
-            .world
-            .operator
-            .publish(subject, body.clone())
-            .await?
-            .await?;
-        self.sent.push(Sent {
-            sequence: ack.sequence,
-            body,
-        });
-        Ok(())
-    }
-
-    async fn query(&self, external_id: &str) -> anyhow::Result<()> {
-        let saga = self.saga_of(external_id)?;
-        let bucket = self
-            .world
-            .core
-            .get_key_value(self.world.partition.bucket())
-            .await?;
-        let value = bucket.get(saga.key()).await?.context("no record")?;
-        let record = orchestrator::store::decode(&value).map_err(anyhow::Error::msg)?;
-        let found = record.attributes.get("external_id").map(String::as_str);
-        ensure!(
-            record.saga_id == saga && found == Some(external_id),
-            "asked for {external_id:?}, got {} about {found:?}",
-            record.saga_id
-        );
-        Ok(())
-    }
-
     async fn restart(&self, what: &str) -> anyhow::Result<()> {
         match what {
             "orchestrator" => {
+                // As many as there were; a case may have killed them by another step.
                 let count = self.world.instances.lock().await.len();
+                let count = count.max(self.case.given.instances.unwrap_or(1));
                 self.world.kill_all().await?;
                 self.world.staff(count).await
             }
@@ -432,8 +382,11 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// The saga of a payment of the case's own provider.
+    /// The saga that was started as this, or that of a payment of the case's own provider.
     pub(super) fn saga_of(&self, external_id: &str) -> anyhow::Result<SagaId> {
+        if let Some(saga) = self.started.get(external_id) {
+            return Ok(saga.clone());
+        }
         Ok(deposit::saga_id(&PaymentIdentity {
             provider: Provider::new(self.case.provider.as_str())?,
             account: String::new(),
@@ -443,23 +396,28 @@ impl<'w> Run<'w> {
     }
 
     /// Waits until every message is accounted for and no saga of the case is at work.
-    async fn rest(&self, bound: Duration) -> anyhow::Result<()> {
+    pub(super) async fn rest(&self, bound: Duration) -> anyhow::Result<()> {
         let rested = self
             .world
             .view
             .until(bound, async || {
-                judge::restless(&Found::records_of(self), &self.sent)
-                    .is_none()
-                    .then_some(())
+                // A timer that cannot be sent now is due the next time, too.
+                let due = self.fire_due().await.unwrap_or(true);
+                (!due && self.restless().is_none()).then_some(())
             })
             .await;
         match rested {
             Some(()) => Ok(()),
             None => {
-                let why = judge::restless(&Found::records_of(self), &self.sent);
+                let why = self.restless();
                 bail!("not at rest within {bound:?}: {}", why.unwrap_or_default())
             }
         }
+    }
+
+    fn restless(&self) -> Option<String> {
+        let ignored = self.case.expect.ignored;
+        judge::restless(&Found::records_of(self), &self.sent, ignored)
     }
 
     /// A deposit of somebody else goes through.

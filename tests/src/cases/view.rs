@@ -1,15 +1,18 @@
 //! Every record and event, as the state stream has them: the latest of each, kept up to date.
 
+use super::flows::FLOW_COMPLETED;
 use anyhow::Context as _;
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use contracts::event::{DEPOSIT_COMPLETED, DepositCompleted};
+use contracts::id::SagaId;
 use contracts::subject;
 use futures::StreamExt as _;
 use orchestrator::partition::Partition;
 use orchestrator::saga::CASE_WORKFLOW;
 use orchestrator::saga::record::SagaRecord;
 use orchestrator::store;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,12 +41,20 @@ pub struct Stored {
     pub record: SagaRecord,
     /// The bytes it takes.
     pub bytes: usize,
+    /// Its revision.
+    pub revision: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FlowCompleted {
+    saga_id: SagaId,
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: BTreeMap<String, (u64, Stored)>,
     deposits: BTreeMap<u64, DepositCompleted>,
+    finished: BTreeMap<u64, SagaId>,
 }
 
 impl View {
@@ -106,6 +117,17 @@ impl View {
         deposits.cloned().collect()
     }
 
+    /// The sagas of the cases' own workflows that have put their event in the log, once for each event.
+    #[must_use]
+    pub fn finished(&self, sagas: &[String]) -> Vec<SagaId> {
+        let state = self.lock();
+        let finished = state.finished.values().filter(|saga| {
+            let saga = saga.as_str();
+            sagas.iter().any(|start| saga.starts_with(start.as_str()))
+        });
+        finished.cloned().collect()
+    }
+
     /// Looks again whenever something was written, and now and then besides, until `probe` gives
     /// something or the time is over.
     pub async fn until<T, F>(&self, bound: Duration, mut probe: impl FnMut() -> F) -> Option<T>
@@ -165,7 +187,12 @@ async fn read(
                     .get(message.subject.as_str())
                     .is_none_or(|(known, _)| *known < sequence);
                 if newest {
-                    let stored = (sequence, Stored { record, bytes });
+                    let stored = Stored {
+                        record,
+                        bytes,
+                        revision: sequence,
+                    };
+                    let stored = (sequence, stored);
                     state.records.insert(message.subject.to_string(), stored);
                 }
             }
@@ -173,6 +200,9 @@ async fn read(
             && let Ok(deposit) = serde_json::from_slice(&message.payload)
         {
             state.deposits.insert(sequence, deposit);
+        } else if message.subject.ends_with(FLOW_COMPLETED) {
+            let event: FlowCompleted = serde_json::from_slice(&message.payload)?;
+            state.finished.insert(sequence, event.saga_id);
         }
         drop(state);
         changed.send_modify(|count| *count += 1);

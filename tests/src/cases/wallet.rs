@@ -8,7 +8,7 @@ use async_nats::{Client, HeaderMap, Message, Subscriber};
 use contracts::codec::Encoding;
 use contracts::command::{CommandHeader, WalletCommand, WalletGet};
 use contracts::header;
-use contracts::id::{OperationId, Region, SagaId};
+use contracts::id::{OperationId, Region};
 use contracts::reply::{RejectCode, WalletReply};
 use contracts::subject;
 use futures::StreamExt as _;
@@ -52,6 +52,8 @@ pub struct Fault {
     pub times: u64,
     /// The beginnings of the ids of the sagas it is for.
     pub sagas: Vec<String>,
+    /// How the ids of the operations end that it is for; of all when absent.
+    pub operation: Option<String>,
 }
 
 /// A command as it arrived.
@@ -63,6 +65,8 @@ pub struct Seen {
     pub operation_id: OperationId,
     /// The attempt it said it was.
     pub attempt: u32,
+    /// What it was answered, in a word.
+    pub answer: Option<String>,
 }
 
 /// A region's wallet.
@@ -128,6 +132,12 @@ impl RegionWallet {
         }
     }
 
+    /// Whether there is an instance.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// Adds a fault.
     pub fn fault(&self, fault: Fault) {
         lock(&self.shared.faults).push(fault);
@@ -135,7 +145,8 @@ impl RegionWallet {
 
     /// Ends the faults for sagas that begin so.
     pub fn clear(&self, sagas: &[String]) {
-        lock(&self.shared.faults).retain(|fault| fault.sagas != sagas);
+        let of_these = |saga: &String| sagas.iter().any(|start| saga.starts_with(start.as_str()));
+        lock(&self.shared.faults).retain(|fault| !fault.sagas.iter().any(of_these));
         self.shared.cleared.send_modify(|count| *count += 1);
     }
 
@@ -202,12 +213,17 @@ impl Shared {
         let Ok((header, command)) = self.read(verb, &request) else {
             return;
         };
-        lock(&self.seen).push(Seen {
-            verb: verb.to_owned(),
-            operation_id: header.operation_id.clone(),
-            attempt: header.attempt,
-        });
-        let reply = match self.fault_for(verb, header.saga_id.as_ref()) {
+        let number = {
+            let mut seen = lock(&self.seen);
+            seen.push(Seen {
+                verb: verb.to_owned(),
+                operation_id: header.operation_id.clone(),
+                attempt: header.attempt,
+                answer: None,
+            });
+            seen.len() - 1
+        };
+        let reply = match self.fault_for(verb, &header) {
             None => self.wallet.execute(&header, &command).await,
             Some(Mode::TimeoutNoEffect) => return,
             Some(Mode::TimeoutEffectApplied) => {
@@ -235,6 +251,9 @@ impl Shared {
                 self.wallet.execute(&header, &command).await
             }
         };
+        let word = serde_json::to_value(&reply).ok();
+        let word = word.and_then(|reply| Some(reply["answer"].as_str()?.to_owned()));
+        lock(&self.seen)[number].answer = word;
         answer(client, &request, &reply).await;
     }
 
@@ -259,12 +278,17 @@ impl Shared {
         Ok((header, command))
     }
 
-    fn fault_for(&self, verb: &str, saga: Option<&SagaId>) -> Option<Mode> {
-        let saga = saga?.as_str();
+    fn fault_for(&self, verb: &str, header: &CommandHeader) -> Option<Mode> {
+        let saga = header.saga_id.as_ref()?.as_str();
+        let operation = header.operation_id.as_str();
         let mut faults = lock(&self.faults);
         let fault = faults.iter_mut().find(|fault| {
             let is_for = |start: &String| saga.starts_with(start.as_str());
-            fault.times > 0 && fault.verb == verb && fault.sagas.iter().any(is_for)
+            let ends = |end: &String| operation.ends_with(end.as_str());
+            fault.times > 0
+                && fault.verb == verb
+                && fault.operation.as_ref().is_none_or(ends)
+                && fault.sagas.iter().any(is_for)
         })?;
         fault.times -= 1;
         Some(fault.mode)

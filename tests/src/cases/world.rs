@@ -1,6 +1,7 @@
 //! A world: real servers as `nats/` configures them, orchestrators, wallets and a rate service.
 
 use super::case::{Case, WorldKind};
+use super::flows;
 use super::instance::Instance;
 use super::rates::Rates;
 use super::view::View;
@@ -10,13 +11,14 @@ use async_nats::jetstream;
 use bytes::Bytes;
 use contracts::id::{Provider, Region};
 use contracts::subject;
+use jiff::SignedDuration;
 use orchestrator::callback::ProvidersConfig;
 use orchestrator::driver::Limits;
 use orchestrator::partition::Partition;
 use orchestrator::payments::Payments;
 use orchestrator::regions::{RegionCache, Regions};
 use orchestrator::saga::rules::Rules;
-use orchestrator::serve::{FxConfig, ServeConfig};
+use orchestrator::serve::{Build, FxConfig, ServeConfig};
 use orchestrator::site::{Core, Leaf, Options, Server, Site, User};
 use region_agent::clock::Clock;
 use region_agent::ledger::Ledger;
@@ -24,6 +26,7 @@ use region_agent::nats_options::{NatsOptions, Secret};
 use region_agent::wallet::Wallet;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a rate is waited for.
@@ -62,9 +65,44 @@ pub struct World {
     pub core: jetstream::Context,
     /// What is stored where.
     pub partition: Partition,
+    /// What orchestrators are started with from now on.
+    pub crew: Mutex<Crew>,
     config: ServeConfig,
     // Last, as the databases lie in it.
     _dir: tempfile::TempDir,
+}
+
+/// What orchestrators are started with.
+#[derive(Debug, Clone, Default)]
+pub struct Crew {
+    /// What is built in.
+    pub build: Build,
+    /// Seconds that single ones are ahead besides, by name.
+    pub clocks: BTreeMap<String, i64>,
+}
+
+impl Crew {
+    /// Of version 1, on the right clock.
+    ///
+    /// # Errors
+    /// Never: there is a version 1.
+    pub fn usual() -> anyhow::Result<Self> {
+        Ok(Self {
+            build: Build {
+                workflows: flows::build("v1").context("version 1")?,
+                ..Build::default()
+            },
+            clocks: BTreeMap::new(),
+        })
+    }
+
+    fn member(&self, name: &str) -> Build {
+        let ahead = self.clocks.get(name).copied().unwrap_or(0);
+        Build {
+            clock_ahead: self.build.clock_ahead + SignedDuration::from_secs(ahead),
+            ..self.build.clone()
+        }
+    }
 }
 
 impl World {
@@ -114,6 +152,7 @@ impl World {
             operator: jetstream::new(site.connect(User::Operator).await?),
             core,
             partition,
+            crew: Mutex::new(Crew::usual()?),
             config,
             site: tokio::sync::Mutex::new(site),
             _dir: dir,
@@ -129,9 +168,15 @@ impl World {
         while instances.len() < count {
             let mut config = self.config.clone();
             config.name = format!("instance-{}", instances.len() + 1);
-            instances.push(Instance::start(config).await?);
+            let build = self.crew().member(&config.name);
+            instances.push(Instance::start(config, build).await?);
         }
         Ok(())
+    }
+
+    /// What orchestrators are started with.
+    pub fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kills all orchestrators where they stand.
@@ -264,6 +309,22 @@ impl World {
             .connect(User::Agent(Leaf::Eu))
             .await?;
         wallet.serve(client).await
+    }
+
+    /// Serves the wallets of all regions again that nobody serves.
+    ///
+    /// # Errors
+    /// When a subscription cannot be made.
+    pub async fn serve_regions(&self) -> anyhow::Result<()> {
+        for leaf in Leaf::ALL {
+            let wallet = self.regions.get(leaf.region()).context("no such region")?;
+            let mut wallet = wallet.lock().await;
+            if !wallet.is_served() {
+                let client = self.site.lock().await.connect(User::Agent(leaf)).await?;
+                wallet.serve(client).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn eu(&self) -> anyhow::Result<tokio::sync::MutexGuard<'_, RegionWallet>> {
