@@ -15,6 +15,8 @@ pub const INTAKE: [&str; 4] = [
 ];
 /// All events.
 pub const EVENTS: &str = "billing.event.>";
+/// What became of operators' requests.
+pub const AUDIT: &str = "billing.audit.>";
 /// All armed timers.
 pub const TIMERS: &str = "billing.timer.>";
 /// All fired timers.
@@ -79,6 +81,16 @@ pub fn operator(saga: &SagaId, request_id: &str, body: &[u8]) -> String {
 #[must_use]
 pub fn event(region: &Region, saga: &SagaId, event: &str) -> String {
     format!("billing.event.{region}.{}.{event}", saga.key())
+}
+
+/// `billing.audit.<saga key>.<request id>.<digest of the request>`: one per request, for good.
+#[must_use]
+pub fn audit(saga: &SagaId, request_id: &str, digest: &str) -> String {
+    format!(
+        "billing.audit.{}.{}.{digest}",
+        saga.key(),
+        key::encode(request_id)
+    )
 }
 
 /// `billing.timer.<saga key>`: at most one armed timer a saga.
@@ -146,6 +158,7 @@ mod tests {
             signal(&saga, "*", b"{}"),
             callback(&provider, "a.b >", b"{}"),
             start("deposit", ".."),
+            audit(&saga, "a b.>", "ab12"),
             event(
                 &Region::new("eu").expect("region"),
                 &saga,

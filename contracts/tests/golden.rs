@@ -6,11 +6,12 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
+use contracts::audit::{AuditEntry, OperatorAnswer};
 use contracts::codec::Encoding;
 use contracts::command::{Movement, WalletGet, WalletRevert, WalletUpdate};
 use contracts::event::{DepositCompleted, DepositTurnedBack};
 use contracts::id::{CustomerId, OperationId, Region, SagaId, StepName};
-use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
+use contracts::intake::{Finding, OperatorRequest, OperatorVerb, Signal, StartRequest};
 use contracts::money::{Currency, CurrencyCode, Money};
 use contracts::quote::{Quote, RateReply, RateRequest, Rounding};
 use contracts::reply::{
@@ -267,4 +268,56 @@ fn rates_events_and_intake() {
         by: "ana".to_owned(),
     };
     check("operator_request", &request);
+}
+
+#[test]
+fn verbs_of_operators_and_what_became_of_them() {
+    let request = |verb: OperatorVerb| OperatorRequest {
+        saga_id: saga(),
+        id: "r2".to_owned(),
+        verb,
+        reason: "customer asked".to_owned(),
+        by: "ana".to_owned(),
+    };
+    let resolve = OperatorVerb::Resolve {
+        operation_id: Some(operation()),
+        finding: Some(Finding::NotApplied),
+        evidence: "statement of 3 May, page 2".to_owned(),
+        reply: None,
+    };
+    for verb in [
+        OperatorVerb::Assign {
+            owner: "bob".to_owned(),
+        },
+        OperatorVerb::Recheck,
+        resolve.clone(),
+        OperatorVerb::Compensate,
+        OperatorVerb::RetryNow,
+        OperatorVerb::Hold,
+        OperatorVerb::Release,
+        OperatorVerb::Approve {
+            request: "r1".to_owned(),
+        },
+    ] {
+        let name = format!("operator_{}", verb.name().replace('-', "_"));
+        check(&name, &request(verb));
+    }
+    let why = "the pivot has been applied".to_owned();
+    let entry = AuditEntry {
+        request: request(resolve),
+        answer: OperatorAnswer::Refused { why },
+        at: at(3),
+        replica: "core-1".to_owned(),
+        status_before: "needs_review".to_owned(),
+        status_after: "needs_review".to_owned(),
+        cause: "resolve by ana refused".to_owned(),
+    };
+    check("audit_entry", &entry);
+    // The least a person types: what is left out has its default, whatever else stands there is ignored.
+    let typed: OperatorRequest = Encoding::Json
+        .decode(br#"{"saga_id":"case/x","id":"1","verb":"resolve","reason":"r","by":"b","note":1}"#)
+        .expect("decodes");
+    assert_eq!(typed.check(), Ok(()));
+    let unknown = br#"{"saga_id":"case/x","id":"1","verb":"explode","reason":"r","by":"b"}"#;
+    assert!(Encoding::Json.decode::<OperatorRequest>(unknown).is_err());
 }

@@ -55,8 +55,8 @@ const ENVIRONMENT: [(&str, &str); 17] = [
 ];
 
 /// Names that stand where a region stands in our subjects.
-const RESERVED_REGIONS: [&str; 8] = [
-    "callback", "start", "signal", "operator", "event", "timer", "due", "core",
+const RESERVED_REGIONS: [&str; 9] = [
+    "audit", "callback", "start", "signal", "operator", "event", "timer", "due", "core",
 ];
 
 /// What the layers may hold, nothing filled in.
