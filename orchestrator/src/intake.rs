@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use async_nats::HeaderMap;
 use contracts::codec::Encoding;
 use contracts::id::{Provider, SagaId};
-use contracts::intake::{OperatorRequest, OperatorVerb, Signal, StartRequest};
+use contracts::intake::{OperatorRequest, Signal, StartRequest};
 use contracts::{header, subject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -186,13 +186,15 @@ impl Intake {
             Ok(request) => request,
             Err(reason) => return self.unreadable(message, at, 0, &reason).await,
         };
-        let OperatorVerb::Cancel = request.verb;
-        let input = Input::Cancel(input::Cancel {
+        if let Err(reason) = request.check() {
+            return self.unreadable(message, at, 0, &reason).await;
+        }
+        let saga_id = request.saga_id.clone();
+        let input = Input::Operator(input::Operator {
             message_id: message_id(at, 0),
-            reason: request.reason,
-            by: request.by,
+            request,
         });
-        self.to_existing(message, at, &request.saga_id, input).await
+        self.to_existing(message, at, &saga_id, input).await
     }
 
     async fn to_existing(
@@ -210,8 +212,7 @@ impl Intake {
             return settled;
         }
         let id = case_id(message, at, 0);
-        let reason =
-            format!("saga {saga_id} does not exist and no workflow is called so: check the id");
+        let reason = format!("saga {saga_id} does not exist: check the id");
         self.engine
             .open_case(id, CaseReason::OrphanSignal, reason, evidence(message, at))
             .await

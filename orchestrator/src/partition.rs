@@ -51,6 +51,12 @@ impl Partition {
         "BILLING_EVENTS"
     }
 
+    /// The stream that keeps what became of operators' requests.
+    #[must_use]
+    pub fn audit_stream(&self) -> &str {
+        "BILLING_AUDIT"
+    }
+
     /// The stream callbacks, starts, signals and operators' requests are stored in.
     #[must_use]
     pub fn intake_stream(&self) -> &str {

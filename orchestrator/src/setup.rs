@@ -14,6 +14,7 @@ use std::fmt;
 
 const STATE: &str = include_str!("../../nats/streams/KV_saga.json");
 const EVENTS: &str = include_str!("../../nats/streams/BILLING_EVENTS.json");
+const AUDIT: &str = include_str!("../../nats/streams/BILLING_AUDIT.json");
 const INTAKE: &str = include_str!("../../nats/streams/BILLING_INTAKE.json");
 const REGIONS: &str = include_str!("../../nats/streams/KV_regions.json");
 const INTAKE_CONSUMER: &str = include_str!("../../nats/consumers/orchestrator.json");
@@ -344,6 +345,7 @@ fn declarations(partition: &Partition) -> Result<Vec<Declared>, SetupError> {
     Ok(vec![
         stream(partition.state_stream(), STATE)?,
         stream(partition.events_stream(), EVENTS)?,
+        stream(partition.audit_stream(), AUDIT)?,
         stream(partition.intake_stream(), INTAKE)?,
         stream(partition.regions_stream(), REGIONS)?,
         consumer(
@@ -382,7 +384,7 @@ mod tests {
     fn declarations_are_sound_and_follow_the_partition() {
         for replicas in [1, 3] {
             let all = declarations(&Partition::only(replicas)).expect("declarations");
-            assert_eq!(all.len(), 6);
+            assert_eq!(all.len(), 7);
             for declared in all {
                 let wanted = match declared.asset {
                     Asset::Stream { .. } => json!(replicas),
@@ -402,12 +404,21 @@ mod tests {
             json!([
                 "$KV.saga.>",
                 contracts::subject::EVENTS,
+                contracts::subject::AUDIT,
                 contracts::subject::TIMERS,
                 contracts::subject::DUE
             ])
         );
-        assert_eq!(subjects(2), json!(contracts::subject::INTAKE));
-        assert_eq!(all[5].config["filter_subject"], contracts::subject::DUE);
+        for (stream, copied) in [
+            (1, contracts::subject::EVENTS),
+            (2, contracts::subject::AUDIT),
+        ] {
+            let source = &all[stream].config["sources"][0];
+            assert_eq!(source["filter_subject"], copied);
+            assert_eq!(source["name"], "KV_saga");
+        }
+        assert_eq!(subjects(3), json!(contracts::subject::INTAKE));
+        assert_eq!(all[6].config["filter_subject"], contracts::subject::DUE);
     }
 
     #[test]

@@ -327,6 +327,10 @@ async fn the_nats_cli_takes_the_declarations_and_shows_what_is_stored() -> Resul
             include_str!("../../nats/streams/BILLING_EVENTS.json"),
         ),
         (
+            "BILLING_AUDIT",
+            include_str!("../../nats/streams/BILLING_AUDIT.json"),
+        ),
+        (
             "BILLING_INTAKE",
             include_str!("../../nats/streams/BILLING_INTAKE.json"),
         ),

@@ -197,7 +197,7 @@ impl Needs {
     fn of(record: &SagaRecord) -> Self {
         if record.status.is_terminal() {
             Self::Nothing
-        } else if record.workflow == CASE_WORKFLOW {
+        } else if record.workflow == CASE_WORKFLOW || record.is_held() {
             Self::Person
         } else if record.wake_at.is_some() {
             Self::Driver

@@ -286,31 +286,21 @@ impl Actor {
                             Matter::Answer(reply) => Input::Reply(reply.clone()),
                             Matter::Start { arrival, .. } => Input::Arrival(arrival.clone()),
                         };
-                        if record.workflow == CASE_WORKFLOW {
-                            self.state = State::Present {
-                                record,
-                                revision,
-                                unsaved,
-                            };
-                            return Progress::Ignored(Ignored::Ended);
-                        }
-                        let Some(workflow) = self
-                            .engine
-                            .0
-                            .workflows
-                            .find(&record.workflow, record.version)
-                        else {
+                        let workflows = &engine.0.workflows;
+                        let decision = if record.workflow == CASE_WORKFLOW {
+                            saga::decide_case(*record, input, turn)
+                        } else if let Some(workflow) =
+                            workflows.find(&record.workflow, record.version)
+                        {
+                            saga::decide(workflow, *record, input, turn)
+                        } else {
                             let reason = format!(
                                 "workflow {} version {} is not part of this build",
                                 record.workflow, record.version
                             );
                             return Progress::Failed(reason);
                         };
-                        (
-                            saga::decide(workflow, *record, input, turn),
-                            revision,
-                            unsaved,
-                        )
+                        (decision, revision, unsaved)
                     }
                 };
             match decision {

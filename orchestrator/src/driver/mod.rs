@@ -229,6 +229,7 @@ impl Engine {
             record: &record,
             expected: 0,
             events: &[],
+            audit: None,
             timer: Timer::Keep,
         };
         match self.0.store.commit(&write).await {

@@ -1,5 +1,6 @@
 //! Everything a decision can ask of the shell.
 
+use contracts::audit::AuditEntry;
 use contracts::id::{OperationId, Region};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -29,6 +30,8 @@ pub struct Commit {
     /// What has to be done about messages that this saga does not take in itself. Each is idempotent
     /// and is done before the write, so that a crash between the two repeats it.
     pub notes: Vec<Note>,
+    /// What became of an operator's request, when one was decided on; it belongs to the same write.
+    pub audit: Option<Box<AuditEntry>>,
 }
 
 /// Whether a commit must be stored before its commands leave.
@@ -106,6 +109,8 @@ pub enum Ignored {
     OwnAlready,
     /// The saga has ended.
     Ended,
+    /// A person has stopped the saga's clocks.
+    Held,
     /// The record cannot be read or written; a case says so.
     Poisoned,
     /// It answers a command that was sent on facts forgotten since.

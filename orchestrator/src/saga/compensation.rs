@@ -1,11 +1,13 @@
 //! Going back: each effect that exists, or may exist, is settled, newest first.
 
+use contracts::id::OperationId;
+
 use super::action::{Command, Event};
 use super::ending::finish;
 use super::record::{
     CaseReason, Direction, Outcome, Participant, SagaRecord, Status, StepRecord, TurnReason,
 };
-use super::review::open_case;
+use super::review::{about, open_case};
 use super::{Advance, Turn, Workflow, operation};
 
 /// Turns a saga back. It never turns again.
@@ -48,14 +50,16 @@ pub(super) fn try_refused_again(record: &mut SagaRecord) {
     }
 }
 
-/// Nothing more is settled until a person has looked.
+/// Nothing more is settled until a person has looked at the operation.
 fn blocked(
     record: &mut SagaRecord,
     reason: CaseReason,
+    operation_id: &OperationId,
     message: String,
     turn: Turn<'_>,
 ) -> Advance {
     open_case(record, reason, message, serde_json::Value::Null, turn);
+    about(record, operation_id);
     Advance::Rest
 }
 
@@ -99,14 +103,16 @@ pub(super) fn advance(
         let Some(undo) = &step.undo else {
             // A step without an undo has nothing to settle, unless it is the one that moves money.
             if step.pivot {
+                let id = step.forward.operation_id.clone();
                 let message = format!(
                     "step {} may have moved money and has no compensation",
                     step.name
                 );
-                return blocked(record, CaseReason::CompensationRefused, message, turn);
+                return blocked(record, CaseReason::CompensationRefused, &id, message, turn);
             }
             continue;
         };
+        let id = undo.operation_id.clone();
         match &undo.outcome {
             Outcome::Applied { .. } if is_done(step) && step.is_forbidden() => {
                 let message = format!(
@@ -114,7 +120,7 @@ pub(super) fn advance(
                      offset it there by hand and say so",
                     step.name
                 );
-                return blocked(record, CaseReason::Contradiction, message, turn);
+                return blocked(record, CaseReason::Contradiction, &id, message, turn);
             }
             Outcome::Applied { .. } => {}
             Outcome::Planned => {
@@ -131,14 +137,14 @@ pub(super) fn advance(
                     "the compensation of step {} was refused: {code}: {message}",
                     step.name
                 );
-                return blocked(record, CaseReason::CompensationRefused, message, turn);
+                return blocked(record, CaseReason::CompensationRefused, &id, message, turn);
             }
             Outcome::Unknown { last, .. } => {
                 let message = format!(
                     "the compensation of step {} has no outcome: {last}",
                     step.name
                 );
-                return blocked(record, CaseReason::CompensationRefused, message, turn);
+                return blocked(record, CaseReason::CompensationRefused, &id, message, turn);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! not come in time is a case, and is still taken up when it comes after all.
 
 use contracts::id::SagaId;
+use contracts::intake::OperatorVerb;
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -13,7 +14,9 @@ use super::input::{Arrival, Input};
 use super::policy::after;
 use super::record::{CaseReason, Direction, NOT_STARTED, SagaRecord, Status};
 use super::review::open_case;
-use super::{Turn, Workflow, advance, begin, compensation, ending, new_record, signal, store};
+use super::{
+    Turn, Workflow, advance, begin, compensation, ending, new_record, operator, signal, store,
+};
 
 /// How long a start is waited for before a person is asked.
 const START_WITHIN: SignedDuration = SignedDuration::from_hours(1);
@@ -30,8 +33,10 @@ pub fn expect(
     input: Input,
     turn: Turn<'_>,
 ) -> Option<Decision> {
-    match input {
+    match &input {
         Input::Signal(_) | Input::Cancel(_) => {}
+        Input::Operator(operator) if operator.request.verb == OperatorVerb::Cancel => {}
+        Input::Operator(_) => return None,
         Input::Arrival(_) | Input::Reply(_) | Input::Timer | Input::Resume => return None,
     }
     let mut record = new_record(workflow.name, NOT_STARTED, saga_id, turn);
@@ -52,6 +57,7 @@ pub(super) fn decide(
         Input::Arrival(arrival) => on_start(workflow, record, arrival, turn),
         Input::Signal(signal) => signal::on_signal(workflow, record, signal, turn),
         Input::Cancel(cancel) => signal::on_cancel(workflow, record, cancel, turn),
+        Input::Operator(operator) => operator::on_operator(Some(workflow), record, operator, turn),
         Input::Timer => on_timer(record, turn),
         // Nothing has been issued that could be answered or that another replica could have left behind.
         Input::Reply(_) | Input::Resume => Decision::Ignore(Box::new(record), Ignored::Settled),

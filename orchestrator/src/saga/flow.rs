@@ -351,6 +351,9 @@ pub fn join<A, B>(a: Flow<A>, b: Flow<B>) -> Flow<(A, B)> {
 /// Code of an operation that provably never reached its participant.
 pub(super) const UNREACHABLE: &str = "unreachable";
 
+/// How the message of a case begins that was opened because a reply cannot be read.
+pub(super) const OTHER_SHAPE: &str = "the workflow cannot read the reply of step";
+
 fn broken(what: &str, error: &dyn std::fmt::Display) -> Suspend {
     Suspend::Review {
         reason: CaseReason::Poison,

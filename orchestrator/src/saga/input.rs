@@ -1,6 +1,7 @@
 //! Everything that can happen to a saga.
 
 use contracts::id::OperationId;
+use contracts::intake::OperatorRequest;
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -15,6 +16,8 @@ pub enum Input {
     Signal(Signal),
     /// Somebody asked to turn back.
     Cancel(Cancel),
+    /// An operator asked for something.
+    Operator(Operator),
     /// Something may be due. Firing early or twice is safe.
     Timer,
     /// This replica continues what another one left: its driver message was redelivered.
@@ -107,4 +110,13 @@ pub struct Cancel {
     pub reason: String,
     /// Who asks.
     pub by: String,
+}
+
+/// An operator's request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operator {
+    /// The intake message that brought it.
+    pub message_id: String,
+    /// What is asked for.
+    pub request: OperatorRequest,
 }

@@ -24,6 +24,7 @@
 //! could still move money.
 
 pub mod action;
+pub mod by_hand;
 mod compensation;
 mod early;
 mod ending;
@@ -31,6 +32,7 @@ pub mod flow;
 mod forward;
 pub mod input;
 mod operation;
+pub mod operator;
 pub mod policy;
 pub mod record;
 mod review;
@@ -45,6 +47,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 use action::{Commit, Decision, Event, Ignored, Note, Persist};
+use by_hand::ByHand;
 use flow::{Cx, Flow};
 use input::{Arrival, Input};
 
@@ -54,6 +57,7 @@ use policy::after;
 use record::{CaseReason, Direction, SCHEMA, SagaRecord, Status};
 use rules::Rules;
 
+pub use operator::{Preview, amount_at_risk, next_verbs, preview};
 pub use review::{CASE_OPENED, CASE_WORKFLOW, case_record};
 
 /// A kind of saga: a pure function over named facts, and what else the core must know of it.
@@ -171,6 +175,21 @@ fn new_record(workflow: &str, version: u32, saga_id: SagaId, turn: Turn<'_>) -> 
         duplicates: 0,
         result: None,
         case: None,
+        by_hand: ByHand::default(),
+    }
+}
+
+/// Decides about a record that is nothing but a case: only people can do something about it.
+#[must_use]
+pub fn decide_case(record: SagaRecord, input: Input, turn: Turn<'_>) -> Decision {
+    match input {
+        Input::Operator(operator) => operator::on_operator(None, record, operator, turn),
+        Input::Arrival(_)
+        | Input::Reply(_)
+        | Input::Signal(_)
+        | Input::Cancel(_)
+        | Input::Timer
+        | Input::Resume => Decision::Ignore(Box::new(record), Ignored::Ended),
     }
 }
 
@@ -184,6 +203,7 @@ pub fn decide(workflow: &Workflow, record: SagaRecord, input: Input, turn: Turn<
         Input::Arrival(arrival) => signal::on_arrival(workflow, record, arrival, turn),
         Input::Signal(signal) => signal::on_signal(workflow, record, signal, turn),
         Input::Cancel(cancel) => signal::on_cancel(workflow, record, cancel, turn),
+        Input::Operator(operator) => operator::on_operator(Some(workflow), record, operator, turn),
         Input::Reply(reply) => {
             let mut record = record;
             if record.status.is_terminal() {
@@ -205,6 +225,9 @@ fn on_timer(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Deci
     if record.status.is_terminal() {
         return Decision::Ignore(Box::new(record), Ignored::Ended);
     }
+    if record.is_held() {
+        return Decision::Ignore(Box::new(record), Ignored::Held);
+    }
     let due = record.next_due().is_some_and(|due| due <= turn.now);
     let resent = operation::on_time(&mut record, turn);
     if !due && resent.is_empty() {
@@ -219,6 +242,10 @@ fn on_timer(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Deci
 fn on_resume(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Decision {
     if record.status.is_terminal() {
         return Decision::Ignore(Box::new(record), Ignored::Ended);
+    }
+    // Nobody has to drive it; whoever lets it go on takes it over then.
+    if record.is_held() {
+        return Decision::Ignore(Box::new(record), Ignored::Held);
     }
     if record.owner == turn.replica {
         return Decision::Ignore(Box::new(record), Ignored::OwnAlready);
@@ -242,6 +269,10 @@ fn advance(
     mut commands: Vec<action::Command>,
     persist: Persist,
 ) -> Decision {
+    if record.is_held() {
+        // What was said is kept; what follows from it is decided when a person lets the saga go on.
+        return store(record, Vec::new());
+    }
     let mut events: Vec<Event> = Vec::new();
     loop {
         let step = match record.direction {
@@ -265,7 +296,7 @@ fn advance(
     for command in &mut commands {
         command.fence = record.epoch;
     }
-    record.wake_at = record.next_due();
+    finish_revision(&mut record);
     let repeatable = record.status == Status::Running
         && record.direction == Direction::Forward
         && !commands.is_empty()
@@ -288,6 +319,7 @@ fn advance(
         events,
         persist,
         notes,
+        audit: None,
     }))
 }
 
@@ -302,12 +334,24 @@ enum Advance {
 
 /// A change that moves nothing.
 fn store(mut record: SagaRecord, notes: Vec<Note>) -> Decision {
-    record.wake_at = record.next_due();
+    finish_revision(&mut record);
     Decision::Commit(Box::new(Commit {
         record,
         commands: Vec::new(),
         events: Vec::new(),
         persist: Persist::Now,
         notes,
+        audit: None,
     }))
+}
+
+/// What each revision says of itself: when something is due, and what a case puts at risk.
+fn finish_revision(record: &mut SagaRecord) {
+    record.wake_at = record.next_due();
+    if record.case.is_some() {
+        let at_risk = operator::amount_at_risk(record);
+        if let Some(case) = &mut record.case {
+            case.amount_at_risk = at_risk;
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! One operation and what happens to it: the second table in [`super`].
 
+mod again;
 mod sending;
 mod status;
 
@@ -10,7 +11,8 @@ use super::action::Ignored;
 use super::input::{Answer, Reply};
 use super::policy::Policy;
 use super::record::{CaseReason, Direction, Operation, Outcome, SagaRecord, StepRecord};
-use super::review::open_case;
+use super::review::{about, open_case};
+pub(super) use again::{ask_again, release, send_now};
 use sending::{Failure, fail};
 pub(super) use sending::{given_up, on_time, send_again_all, send_forward, send_undo};
 pub(super) use status::ask;
@@ -26,7 +28,7 @@ pub(super) enum Applied {
 
 /// Which side of a step an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Forward,
     Undo,
     Status,
@@ -73,6 +75,7 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
                 serde_json::Value::Null,
                 turn,
             );
+            about(record, &reply.operation_id);
             Applied::Changed
         }
         Answer::NotExecuted { .. }
@@ -142,10 +145,9 @@ fn on_applied(
         reply: body.clone(),
         at: turn.now,
     };
-    let message = format!(
-        "a success of operation {} came after it counted as not applied",
-        operation.operation_id
-    );
+    let operation_id = operation.operation_id.clone();
+    let message =
+        format!("a success of operation {operation_id} came after it counted as not applied");
     record.cause = format!("{} applied", step_label(record, index, side));
     record.last_progress_at = turn.now;
     // While cancelling, a late success is one more effect to settle; going forward it is a riddle.
@@ -157,6 +159,7 @@ fn on_applied(
             body.clone(),
             turn,
         );
+        about(record, &operation_id);
     }
     Applied::Changed
 }
@@ -172,9 +175,9 @@ fn on_refused(
     match operation.outcome {
         Outcome::NotApplied { .. } => return Applied::Nothing(Ignored::Settled),
         Outcome::Applied { .. } => {
+            let operation_id = operation.operation_id.clone();
             let text = format!(
-                "operation {} was applied and is now refused: {code}: {message}",
-                operation.operation_id
+                "operation {operation_id} was applied and is now refused: {code}: {message}"
             );
             open_case(
                 record,
@@ -183,6 +186,7 @@ fn on_refused(
                 serde_json::Value::Null,
                 turn,
             );
+            about(record, &operation_id);
             return Applied::Changed;
         }
         Outcome::Planned
@@ -262,7 +266,7 @@ fn sides(step: &StepRecord) -> impl Iterator<Item = (Side, &Operation)> {
         .chain(status)
 }
 
-fn all(record: &SagaRecord) -> Vec<(usize, Side)> {
+pub(super) fn all(record: &SagaRecord) -> Vec<(usize, Side)> {
     let steps = record.steps.iter().enumerate();
     steps
         .flat_map(|(index, step)| sides(step).map(move |(side, _)| (index, side)))
@@ -270,7 +274,7 @@ fn all(record: &SagaRecord) -> Vec<(usize, Side)> {
 }
 
 /// The operation on this side; a step found on one of its sides has it.
-fn operation(record: &mut SagaRecord, index: usize, side: Side) -> &mut Operation {
+pub(super) fn operation(record: &mut SagaRecord, index: usize, side: Side) -> &mut Operation {
     let step = &mut record.steps[index];
     match (side, &mut step.undo, &mut step.status) {
         (Side::Undo, Some(undo), _) => undo,

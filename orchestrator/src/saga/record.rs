@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+use super::by_hand::ByHand;
 pub use case::{Case, CaseReason};
 pub use step::{Operation, Outcome, Participant, StepRecord};
 
@@ -87,6 +88,9 @@ pub struct SagaRecord {
     /// Why a person is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<Case>,
+    /// What people did by hand.
+    #[serde(default, skip_serializing_if = "ByHand::is_empty")]
+    pub by_hand: ByHand,
 }
 
 /// Version of a saga that was spoken to before it was started.
@@ -256,6 +260,12 @@ impl SagaRecord {
         self.steps.iter().flat_map(StepRecord::operations)
     }
 
+    /// Whether a person has stopped its clocks.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.by_hand.held.is_some()
+    }
+
     /// Whether an attempt is out.
     #[must_use]
     pub fn has_in_flight(&self) -> bool {
@@ -287,7 +297,7 @@ impl SagaRecord {
     /// When something is next due, from the state itself.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
-        if self.status.is_terminal() {
+        if self.status.is_terminal() || self.is_held() {
             return None;
         }
         let operations = self

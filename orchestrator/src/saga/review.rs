@@ -1,12 +1,12 @@
 //! A person is asked; and after the end, a late answer is compared with what was settled.
 
-use contracts::id::SagaId;
+use contracts::id::{OperationId, SagaId};
 use serde_json::Value;
 
 use super::action::{Decision, Ignored};
 use super::input::{Answer, Reply};
 use super::record::{Case, CaseReason, Outcome, SagaRecord, Status};
-use super::{Turn, new_record, operation, store};
+use super::{Turn, finish_revision, new_record, operation, store};
 
 /// A late answer agrees with what was settled, or a person has to look.
 pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_>) -> Decision {
@@ -61,6 +61,7 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
         serde_json::json!({ "answer": format!("{:?}", reply.answer) }),
         turn,
     );
+    about(&mut record, &reply.operation_id);
     store(record, Vec::new())
 }
 
@@ -86,8 +87,19 @@ pub(super) fn open_case(
             reason,
             message,
             since: turn.now,
+            owner: record.by_hand.last_owner(),
+            operation_id: None,
+            amount_at_risk: Vec::new(),
             evidence,
         });
+    }
+}
+
+/// Names the operation that the case is about, unless it names one already.
+pub(super) fn about(record: &mut SagaRecord, operation_id: &OperationId) {
+    if let Some(case) = &mut record.case {
+        case.operation_id
+            .get_or_insert_with(|| operation_id.clone());
     }
 }
 
@@ -102,6 +114,7 @@ pub fn case_record(
 ) -> SagaRecord {
     let mut record = new_record(CASE_WORKFLOW, 1, saga_id, turn);
     open_case(&mut record, reason, message, evidence, turn);
+    finish_revision(&mut record);
     record
 }
 

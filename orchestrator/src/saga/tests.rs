@@ -1,5 +1,6 @@
 //! Table tests of `decide`: a script of what happens, and what must have been sent and come of it.
 
+mod by_hand;
 mod early;
 mod script;
 mod shapes;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream::LastRawMessageErrorKind};
 use bytes::Bytes;
+use contracts::audit::AuditEntry;
 use contracts::id::SagaId;
 use contracts::{header, subject};
 use jiff::Timestamp;
@@ -55,6 +56,8 @@ pub struct Write<'a> {
     pub expected: u64,
     /// Events that belong to it.
     pub events: &'a [Event],
+    /// What became of an operator's request that it decides on.
+    pub audit: Option<&'a AuditEntry>,
     /// What becomes of the saga's timer.
     pub timer: Timer,
 }
@@ -196,13 +199,18 @@ impl Store {
             payload: encode(write.record)?,
         }];
         for event in write.events {
-            let mut headers = HeaderMap::new();
-            headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0");
-            headers.insert(header::SAGA_ID, write.record.saga_id.as_str());
             messages.push(batch::Message {
                 subject: subject::event(&event.region, &write.record.saga_id, event.name),
-                headers,
+                headers: once_headers(&write.record.saga_id),
                 payload: serde_json::to_vec(&event.body)?.into(),
+            });
+        }
+        if let Some(entry) = write.audit {
+            let request = &entry.request;
+            messages.push(batch::Message {
+                subject: subject::audit(&write.record.saga_id, &request.id, &request.digest()),
+                headers: once_headers(&write.record.saga_id),
+                payload: serde_json::to_vec(entry)?.into(),
             });
         }
         if let Timer::Arm(at) = write.timer {
@@ -282,6 +290,14 @@ fn encode(record: &SagaRecord) -> Result<Bytes, serde_json::Error> {
         &mut bytes, formatter,
     ))?;
     Ok(bytes.into())
+}
+
+/// Of what stands on its subject once and for good.
+fn once_headers(saga_id: &SagaId) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0");
+    headers.insert(header::SAGA_ID, saga_id.as_str());
+    headers
 }
 
 fn record_headers(expected: u64, nonce: &str, cancelled_timer: Option<&str>) -> HeaderMap {

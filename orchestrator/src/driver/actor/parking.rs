@@ -62,6 +62,7 @@ impl Actor {
             record,
             expected: *revision,
             events: &[],
+            audit: None,
             timer: Timer::Arm(wake_at),
         };
         match self.engine.0.store.commit(&write).await {

@@ -24,6 +24,7 @@ impl Actor {
             events,
             persist,
             notes,
+            audit,
         } = commit;
         for note in notes {
             self.engine
@@ -46,6 +47,7 @@ impl Actor {
             record: &record,
             expected: revision,
             events: &events,
+            audit: audit.as_deref(),
             timer,
         };
         let revision = match self.engine.0.store.commit(&write).await {

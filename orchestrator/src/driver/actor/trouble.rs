@@ -86,6 +86,9 @@ fn said(matter: &Matter) -> Said<'_> {
         }
         Matter::Input(Input::Signal(signal)) => (&signal.message_id, signal.body.clone()),
         Matter::Input(Input::Cancel(cancel)) => (&cancel.message_id, cancel.reason.clone().into()),
+        Matter::Input(Input::Operator(operator)) => {
+            (&operator.message_id, serde_json::json!(operator.request))
+        }
         Matter::Input(Input::Resume) => return Said::Takeover,
         Matter::Input(Input::Reply(_) | Input::Timer) | Matter::Answer(_) => return Said::Nothing,
     };

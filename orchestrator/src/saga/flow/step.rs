@@ -3,7 +3,7 @@
 use contracts::id::StepName;
 use serde_json::{Value, json};
 
-use super::{Cx, Flow, Refusal, Request, Step, Suspend, UNREACHABLE, broken};
+use super::{Cx, Flow, OTHER_SHAPE, Refusal, Request, Step, Suspend, UNREACHABLE, broken};
 use crate::saga::policy::Policy;
 use crate::saga::record::{CaseReason, Operation, Outcome, Participant, StepRecord, TurnReason};
 
@@ -113,7 +113,7 @@ impl<'c, 'a, S: Step> StepBuilder<'c, 'a, S> {
                     .map(Ok)
                     .map_err(|error| Suspend::Review {
                         reason: CaseReason::Poison,
-                        message: format!("the reply of step {name} is of another shape: {error}"),
+                        message: format!("{OTHER_SHAPE} {name}: {error}"),
                     })
             }
             Outcome::NotApplied { code, message, .. } if code == UNREACHABLE => {

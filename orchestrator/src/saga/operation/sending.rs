@@ -190,6 +190,7 @@ pub(super) fn fail(
         },
         Next::GiveUp => given_up(doubtful, failure.last.clone(), turn),
     };
+    let operation_id = operation.operation_id.clone();
     let overdue = tries == ALERT_AFTER_ATTEMPTS && policy == Policy::UntilDone;
     record.cause = format!("{label} attempt {tries}: {}", failure.last);
     if overdue && record.case.is_none() {
@@ -201,6 +202,9 @@ pub(super) fn fail(
                 failure.last
             ),
             since: turn.now,
+            owner: record.by_hand.last_owner(),
+            operation_id: Some(operation_id),
+            amount_at_risk: Vec::new(),
             evidence: serde_json::Value::Null,
         });
     }

@@ -1,5 +1,7 @@
 //! Why a person is asked.
 
+use contracts::id::OperationId;
+use contracts::money::Money;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +15,15 @@ pub struct Case {
     pub message: String,
     /// Since when.
     pub since: Timestamp,
+    /// Who looks after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The operation it is about, when it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<OperationId>,
+    /// Money that may have moved and is not settled, or what waits; one entry a currency.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amount_at_risk: Vec<Money>,
     /// What there is to go by.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub evidence: Value,

@@ -1,14 +1,17 @@
 //! The workflow under test, the script of a test, and what is checked after each of its moves.
 
+use contracts::audit::AuditEntry;
 use contracts::id::SagaId;
+use contracts::intake::{OperatorRequest, OperatorVerb};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::saga::action::{Command, Decision, Note};
 use crate::saga::flow::{Cx, Flow, Request, Step};
-use crate::saga::input::{Answer, Arrival, Input, Reply, Signal};
+use crate::saga::input::{Answer, Arrival, Input, Operator, Reply, Signal};
 use crate::saga::record::{CaseReason, Participant, SagaRecord, Status};
+use crate::saga::rules::Rules;
 use crate::saga::{ArrivalMeaning, Turn, Workflow, decide, rules, start};
 
 macro_rules! step {
@@ -119,6 +122,8 @@ pub(super) enum Move {
     Word(&'static str, &'static str),
     /// Somebody asks to cancel.
     Cancel,
+    /// A person does something by hand, in a request of its own.
+    Hand(&'static str, OperatorVerb),
     /// Another replica continues.
     Takeover(&'static str),
     /// As `Silence`, and the timer reaches this replica.
@@ -138,6 +143,8 @@ pub(super) struct Saga {
     pub(super) now: Timestamp,
     pub(super) replica: &'static str,
     pub(super) messages: u32,
+    pub(super) rules: &'static Rules,
+    pub(super) audit: Vec<AuditEntry>,
 }
 
 impl Saga {
@@ -164,44 +171,66 @@ impl Saga {
             now,
             replica: "a",
             messages: 0,
+            rules: &rules::DEFAULT,
+            audit: Vec::new(),
         }
     }
 
     pub(super) fn play(&mut self, moves: &[Move]) {
         for step in moves {
             let input = self.input(step);
-            let before = self.record.clone();
-            let turn = Turn {
-                now: self.now,
-                replica: self.replica,
-                rules: &rules::DEFAULT,
-            };
-            match decide(&WORKFLOW, self.record.clone(), input, turn) {
-                Decision::Ignore(record, _) => self.record = *record,
-                Decision::Commit(commit) => {
-                    self.record = commit.record;
-                    self.sent.extend(commit.commands);
-                    self.events
-                        .extend(commit.events.iter().map(|event| event.name));
-                    self.notes.extend(commit.notes);
-                }
-            }
-            self.check_laws(&before, step);
+            self.take(input, &format!("{step:?}"));
         }
     }
 
+    pub(super) fn turn(&self) -> Turn<'static> {
+        Turn {
+            now: self.now,
+            replica: self.replica,
+            rules: self.rules,
+        }
+    }
+
+    pub(super) fn take(&mut self, input: Input, step: &str) {
+        let before = self.record.clone();
+        let sent = self.sent.len();
+        match decide(&WORKFLOW, self.record.clone(), input, self.turn()) {
+            Decision::Ignore(record, _) => self.record = *record,
+            Decision::Commit(commit) => {
+                self.record = commit.record;
+                self.sent.extend(commit.commands);
+                self.events
+                    .extend(commit.events.iter().map(|event| event.name));
+                self.notes.extend(commit.notes);
+                self.audit.extend(commit.audit.map(|entry| *entry));
+            }
+        }
+        self.check_laws(&before, step);
+        let still = before.is_held() && self.record.is_held();
+        assert!(!still || self.sent.len() == sent, "{step}: sent while held");
+    }
+
     /// What holds after every move, whatever the script.
-    fn check_laws(&self, before: &SagaRecord, step: &Move) {
+    fn check_laws(&self, before: &SagaRecord, step: &str) {
         let (was, is) = (before, &self.record);
-        assert!(is.epoch >= was.epoch, "{step:?}: the epoch fell");
+        assert!(is.epoch >= was.epoch, "{step}: the epoch fell");
         let turned =
             |record: &SagaRecord| record.direction != crate::saga::record::Direction::Forward;
         assert!(
             !turned(was) || turned(is),
-            "{step:?}: the direction turned again"
+            "{step}: the direction turned again"
+        );
+        let rests = is.status.is_terminal() || is.status == Status::NeedsReview || is.is_held();
+        assert!(
+            rests || is.wake_at.is_some(),
+            "{step}: nothing drives the saga: {is:#?}"
+        );
+        assert!(
+            !is.is_held() || is.wake_at.is_none(),
+            "{step}: a clock runs while held"
         );
         if was.status.is_terminal() && is.status != Status::NeedsReview {
-            assert_eq!(was.status, is.status, "{step:?}: an ended saga moved");
+            assert_eq!(was.status, is.status, "{step}: an ended saga moved");
         }
         if is.status.is_terminal() {
             assert!(is.operations().all(|operation| !matches!(
@@ -215,7 +244,7 @@ impl Saga {
                         !matches!(undo.outcome, crate::saga::record::Outcome::Applied { .. })
                     })
             });
-            assert!(!unsettled, "{step:?}: ended with an effect not settled");
+            assert!(!unsettled, "{step}: ended with an effect not settled");
         }
     }
 
@@ -285,6 +314,19 @@ impl Saga {
                 reason: "asked".to_owned(),
                 by: "op".to_owned(),
             }),
+            Move::Hand(by, verb) => {
+                let request = OperatorRequest {
+                    saga_id: self.record.saga_id.clone(),
+                    id: format!("r{}", self.messages),
+                    verb: verb.clone(),
+                    reason: "a reason".to_owned(),
+                    by: (*by).to_owned(),
+                };
+                Input::Operator(Operator {
+                    message_id,
+                    request,
+                })
+            }
             Move::Takeover(replica) => {
                 self.replica = replica;
                 Input::Resume
