@@ -4,6 +4,7 @@
 //! `orchestrator.example.toml` shows every key.
 
 mod flags;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +15,6 @@ use crate::callback::{Providers, ProvidersConfig};
 use crate::driver::Limits;
 use crate::fx::RateTable;
 use crate::partition::Partition;
-use crate::saga::rules::{Capabilities, Rules};
 use crate::serve::{FxConfig, ServeConfig};
 use crate::telemetry::LogFormat;
 use contracts::id::Region;
@@ -75,6 +75,7 @@ struct Settings {
     unknown_providers: Option<Value>,
     participants: Option<Value>,
     fx: FxSettings,
+    review: ReviewSettings,
     listen: Option<Text>,
     hold: Option<Text>,
     region_slots: Option<Text>,
@@ -86,19 +87,18 @@ struct Settings {
     nats: NatsOptions,
 }
 
-/// What a region's wallet can do, where it is not ours.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Participant {
-    tombstone: bool,
-}
-
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct FxSettings {
     source: Option<Text>,
     timeout: Option<Text>,
     rates: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReviewSettings {
+    second_person_above: BTreeMap<String, Text>,
 }
 
 /// As whom a command acts, which settles the defaults of its connection and of its log.
@@ -229,21 +229,6 @@ impl Config {
             },
             grace: grace.unwrap_or(Duration::from_secs(20)),
             allow_unsafe_durability: unsafe_allowed.unwrap_or(false),
-        })
-    }
-
-    fn rules(&self) -> Result<Rules, ConfigError> {
-        let listed: BTreeMap<String, Participant> =
-            self.section("participants", self.settings.participants.as_ref())?;
-        let capabilities = listed
-            .into_iter()
-            .map(|(name, Participant { tombstone })| {
-                Ok((region("participants", &name)?, Capabilities { tombstone }))
-            })
-            .collect::<Result<_, ConfigError>>()?;
-        Ok(Rules {
-            capabilities,
-            ..Rules::default()
         })
     }
 

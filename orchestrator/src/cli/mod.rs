@@ -6,6 +6,7 @@
 
 mod argument;
 mod callback;
+mod case;
 mod demo;
 mod moment;
 mod output;
@@ -70,10 +71,10 @@ enum Command {
         #[command(subcommand)]
         command: saga::Saga,
     },
-    /// Look at what waits for a person
+    /// Look at what waits for a person, and do something about it
     Case {
         #[command(subcommand)]
-        command: Case,
+        command: case::Case,
     },
     /// Providers' callbacks
     Callback {
@@ -86,13 +87,6 @@ enum Command {
     /// Start the whole system on this machine at its usual ports, and leave it running
     #[command(after_help = demo::UP_HELP)]
     Up(demo::Up),
-}
-
-#[derive(Debug, Subcommand)]
-enum Case {
-    /// List sagas and messages that wait for a person, the newest first
-    #[command(after_help = saga::CASES_HELP)]
-    List(saga::Cases),
 }
 
 /// How a command went; its number is the exit code of the process.
@@ -143,7 +137,7 @@ pub enum CliError {
     /// Records.
     #[error(transparent)]
     Read(Box<ReadError>),
-    /// `saga start`, `signal` and `cancel`.
+    /// `saga start`, `signal`, and what people ask for by hand.
     #[error(transparent)]
     Speak(Box<SpeakError>),
     /// `callback send`.
@@ -232,9 +226,7 @@ impl Cli {
             Command::Setup(command) => setup::setup(&command, &config).await,
             Command::Doctor(command) => setup::doctor(&command, &config).await,
             Command::Saga { command } => command.run(&config).await,
-            Command::Case {
-                command: Case::List(command),
-            } => saga::cases(&command, &config).await,
+            Command::Case { command } => command.run(&config).await,
             Command::Callback { command } => command.run(&config).await,
             Command::Demo(command) => demo::demo(&command).await,
             Command::Up(command) => demo::up(command).await,

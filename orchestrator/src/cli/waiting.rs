@@ -9,6 +9,15 @@ use jiff::Timestamp;
 
 /// What the saga waits for and until when; for a case, what is the matter and what a person can do.
 pub(super) fn sentence(record: &SagaRecord, now: Timestamp) -> String {
+    if let Some(held) = &record.by_hand.held {
+        return format!(
+            "is held since {} by {}: {}; nothing is sent until: orchestrator saga release {} --reason TEXT",
+            instant(held.since),
+            held.by,
+            held.reason,
+            pasteable(record.saga_id.as_str())
+        );
+    }
     match record.status {
         Status::Running => running(record, now),
         Status::Waiting => waiting(record, now),
@@ -110,6 +119,10 @@ fn needs_review(record: &SagaRecord) -> String {
             pasteable(record.saga_id.as_str())
         ));
     }
+    text.push_str(&format!(
+        "; all that can be done: orchestrator case show {}",
+        pasteable(record.saga_id.as_str())
+    ));
     text
 }
 
@@ -220,16 +233,16 @@ fn advice(reason: CaseReason) -> &'static str {
         }
         CaseReason::Poison => "mend the workflow or the record; other sagas are not affected",
         CaseReason::RefusedAfterPivot => {
-            "the money has moved: settle the refused step by hand with its participant"
+            "the money has moved: mend the participant and retry-now, or compensate"
         }
         CaseReason::CompensationRefused => {
-            "look the operation up at its participant and offset it by hand"
+            "mend what the participant refuses it for and retry-now, or offset it by hand and resolve"
         }
         CaseReason::Overdue => {
             "mend the participant or the way to it; the compensation goes on being tried"
         }
         CaseReason::Contradiction => {
-            "compare the operation with its participant's books: one of the two is wrong"
+            "compare the operation with its participant's books, then recheck or resolve"
         }
         CaseReason::OperationConflict => {
             "look at both sets of parameters: somebody used this operation id for something else"

@@ -89,6 +89,19 @@ fn the_example_file_is_read() {
 }
 
 #[test]
+fn a_limit_for_one_person_is_in_minor_units_of_its_currency() {
+    let toml = "[currencies]\nBTC = 8\n[review]\n\
+                second_person_above = { EUR = '1000.00', JPY = '5', BTC = '0.5' }\n";
+    let rules = serve(toml).expect("rules").rules;
+    let limits: Vec<(&str, i64)> = rules
+        .second_person_above
+        .iter()
+        .map(|(code, minor)| (code.as_str(), *minor))
+        .collect();
+    assert_eq!(limits, [("BTC", 50_000_000), ("EUR", 100_000), ("JPY", 5)]);
+}
+
+#[test]
 fn the_inbox_prefix_fits_the_user_else_the_command() {
     for (user, role, prefix) in [
         (None, Role::Orchestrator, "_INBOX_core"),
@@ -135,6 +148,19 @@ fn a_bad_value_is_one_line_naming_the_field() {
         ("[fx.rates]\n'EUR/USD' = 1.1", "EUR/USD"),
         ("[fx.rates]\n'EUR/USD' = '0'", "EUR/USD"),
         ("[currencies]\nBTC = 99", "BTC"),
+        (
+            "[review]\nsecond_person_above = { EUR = '1.001' }",
+            "second_person_above",
+        ),
+        (
+            "[review]\nsecond_person_above = { EUR = '-1' }",
+            "second_person_above",
+        ),
+        (
+            "[review]\nsecond_person_above = { QQQ = '1' }",
+            "second_person_above",
+        ),
+        ("[review]\nsecond_person = 1", "second_person"),
         ("[providers.stripe]\nformat = 'stripe'", "providers.stripe"),
         ("[providers.acme]\nformt = 'x'", "formt"),
         ("[providers.'A B']", "A B"),

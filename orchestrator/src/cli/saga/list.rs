@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::records;
+use crate::cli::case::sums as at_risk;
 use crate::cli::moment::{from_now, instant};
 use crate::cli::output::{self, Format, OutputFlag, clean};
 use crate::cli::records::{Raw, ReadError, Records, Revision};
 use crate::cli::{CliError, Exit, waiting};
 use crate::clock::wall_clock;
 use crate::config::Config;
+use crate::saga::amount_at_risk;
 use crate::saga::record::Status;
 
 pub(super) const HELP: &str = "\
@@ -28,8 +31,8 @@ Examples:
   orchestrator case list
   orchestrator case list --workflow case -o json
 
-A case is a saga, or a message that no saga could take in, that waits for a person.
-`orchestrator saga show ID` says what there is to go by.
+A case is a saga, or a message that no saga could take in, that waits for a person; also listed is what is overdue
+and goes on being tried, and what somebody holds. `orchestrator case show ID` says what can be done.
 Exit codes: 0 listed, also when there is none; 1 a record cannot be decoded; 3 NATS cannot be reached; 64 usage.";
 
 /// Flags of `saga list`.
@@ -95,6 +98,22 @@ struct Brief {
     last_progress_at: Timestamp,
     #[serde(default)]
     attributes: BTreeMap<String, String>,
+    #[serde(default)]
+    case: Option<IgnoredAny>,
+    #[serde(default)]
+    by_hand: BriefByHand,
+}
+
+#[derive(Default, Deserialize)]
+struct BriefByHand {
+    #[serde(default)]
+    held: Option<IgnoredAny>,
+}
+
+impl Brief {
+    fn is_case(&self) -> bool {
+        self.status == Status::NeedsReview || self.case.is_some() || self.by_hand.held.is_some()
+    }
 }
 
 /// What was found.
@@ -114,6 +133,7 @@ pub(super) async fn run(command: &List, records: &Records) -> Result<Exit, CliEr
         stuck_since: command
             .stuck
             .map(|age| now.checked_sub(age).unwrap_or(Timestamp::MIN)),
+        cases: false,
         filter: &command.filter,
     };
     let found = find(&wanted, records).await?;
@@ -127,8 +147,9 @@ pub(super) async fn run(command: &List, records: &Records) -> Result<Exit, CliEr
 pub(in crate::cli) async fn cases(command: &Cases, config: &Config) -> Result<Exit, CliError> {
     let records = records(config).await?;
     let wanted = Wanted {
-        status: Some(Status::NeedsReview),
+        status: None,
         stuck_since: None,
+        cases: true,
         filter: &command.filter,
     };
     let found = find(&wanted, &records).await?;
@@ -174,6 +195,8 @@ async fn find(wanted: &Wanted<'_>, records: &Records) -> Result<Found, ReadError
 struct Wanted<'a> {
     status: Option<Status>,
     stuck_since: Option<Timestamp>,
+    /// Only what waits for a person, with what is overdue and goes on being tried, and what a person holds.
+    cases: bool,
     filter: &'a Filter,
 }
 
@@ -188,6 +211,7 @@ impl Wanted<'_> {
             && self
                 .stuck_since
                 .is_none_or(|since| !brief.status.is_terminal() && brief.last_progress_at <= since)
+            && (!self.cases || brief.is_case())
             && workflow
                 .as_ref()
                 .is_none_or(|workflow| *workflow == brief.workflow)
@@ -243,14 +267,28 @@ fn sagas(revisions: &[Revision], now: Timestamp) -> String {
 fn reasons(revisions: &[Revision]) -> String {
     let rows = revisions.iter().map(|revision| {
         let case = revision.record.case.as_ref();
+        let held = revision.record.by_hand.held.as_ref();
+        let owner = case.and_then(|case| case.owner.clone());
+        let (reason, since, message) = match (case, held) {
+            (Some(case), _) => (
+                waiting::reason(case.reason),
+                Some(case.since),
+                &case.message,
+            ),
+            (None, Some(held)) => ("held", Some(held.since), &held.reason),
+            (None, None) => ("", None, &revision.record.cause),
+        };
         [
             name(revision),
-            case.map_or_else(String::new, |case| waiting::reason(case.reason).to_owned()),
-            case.map_or_else(String::new, |case| instant(case.since)),
-            case.map_or_else(String::new, |case| case.message.clone()),
+            reason.to_owned(),
+            since.map_or_else(String::new, instant),
+            owner.unwrap_or_default(),
+            at_risk(&amount_at_risk(&revision.record)),
+            message.clone(),
         ]
     });
-    output::table(["SAGA", "REASON", "SINCE", "MESSAGE"], rows.collect())
+    let head = ["SAGA", "REASON", "SINCE", "OWNER", "AT RISK", "MESSAGE"];
+    output::table(head, rows.collect())
 }
 
 /// Longest id shown where its key is shorter; either can be pasted back.

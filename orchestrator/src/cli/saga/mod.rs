@@ -9,11 +9,13 @@ pub(super) use list::{CASES_HELP, Cases, cases};
 #[cfg(test)]
 pub(super) use show::page;
 pub use speak::SpeakError;
+pub(super) use speak::{Speech, Wait};
 
-use super::{CliError, Exit, connect};
+use super::{CliError, Exit, case, connect};
 use crate::cli::records::Records;
 use crate::config::Config;
 use clap::Subcommand;
+use contracts::intake::OperatorVerb;
 
 /// Verbs of `saga`.
 #[derive(Debug, Subcommand)]
@@ -35,7 +37,16 @@ pub(super) enum Saga {
     Signal(speak::Signal),
     /// Ask a saga to turn back and settle its effects; refused after its pivot
     #[command(after_help = speak::CANCEL_HELP)]
-    Cancel(speak::Cancel),
+    Cancel(case::Plain),
+    /// Send now what waits, and try again what was refused
+    #[command(after_help = case::SAGA_RETRY_HELP)]
+    Retry(case::Plain),
+    /// Stop a saga's clocks: nothing is sent and no deadline passes
+    #[command(after_help = case::SAGA_HOLD_HELP)]
+    Hold(case::Plain),
+    /// Let a held saga go on; its deadlines move by the time it was held
+    #[command(after_help = case::SAGA_RELEASE_HELP)]
+    Release(case::Plain),
 }
 
 impl Saga {
@@ -44,12 +55,15 @@ impl Saga {
         let speech = match self {
             Self::Start(command) => speak::Speech::start(command)?,
             Self::Signal(command) => speak::Speech::signal(command)?,
-            Self::Cancel(command) => speak::Speech::cancel(command)?,
+            Self::Cancel(command) => command.speech(OperatorVerb::Cancel)?,
+            Self::Retry(command) => command.speech(OperatorVerb::RetryNow)?,
+            Self::Hold(command) => command.speech(OperatorVerb::Hold)?,
+            Self::Release(command) => command.speech(OperatorVerb::Release)?,
             Self::List(command) => return list::run(&command, &records(config).await?).await,
             Self::Show(command) => return show::run(&command, &records(config).await?).await,
             Self::Watch(command) => return watch::run(&command, &records(config).await?).await,
         };
-        speech.say(&records(config).await?).await
+        case::say(speech, config).await
     }
 }
 

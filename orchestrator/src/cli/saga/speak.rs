@@ -12,13 +12,14 @@ use contracts::intake::{self, OperatorRequest, OperatorVerb, StartRequest};
 use contracts::{header, subject};
 use serde_json::Value;
 
-use crate::cli::moment::instant;
+use crate::cli::case::{Asked, print_dry_run};
 use crate::cli::output::OutputFlag;
 use crate::cli::records::{ReadError, Records, Revision, SagaKey};
 use crate::cli::store::{StoreError, Stored, store};
 use crate::cli::{CliError, Exit, argument};
 use crate::clock::Clock;
 use crate::saga::CASE_WORKFLOW;
+use crate::saga::rules::Rules;
 use crate::workflows::Workflows;
 use follow::Message;
 
@@ -44,7 +45,8 @@ pub(super) const CANCEL_HELP: &str = "\
 Examples:
   orchestrator saga cancel deposit/acme/p1 --reason 'paid twice, provider agrees'
 
-What the saga has done is offset before it ends. After its pivot it only goes forward, and a cancel is refused.
+What the saga has done is offset before it ends. After its pivot it only goes forward, and a cancel is refused:
+`orchestrator case compensate` is for that.
 Exit codes: 0 it turns back; 1 refused; 2 there is no such saga; 3 no acknowledgement, say it again; 64 usage.";
 
 /// Flags of `saga start`.
@@ -80,31 +82,9 @@ pub(in crate::cli) struct Signal {
     wait: Wait,
 }
 
-/// Flags of `saga cancel`.
-#[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Cancel {
-    /// The saga's id, or its key in the bucket
-    #[arg(value_name = "ID")]
-    saga: SagaKey,
-    /// Why, for the record
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
-    /// Who asks, for the record
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "USER",
-        default_value = "operator",
-        hide_env = true
-    )]
-    by: String,
-    #[command(flatten)]
-    wait: Wait,
-}
-
 /// Whether to wait for what becomes of it.
 #[derive(Debug, Clone, Copy, clap::Args)]
-struct Wait {
+pub(in crate::cli) struct Wait {
     /// Do not wait until the saga has taken it up
     #[arg(long)]
     no_wait: bool,
@@ -159,7 +139,7 @@ impl SpeakError {
 }
 
 /// Something to say, checked as far as that goes without asking.
-pub(super) struct Speech {
+pub(in crate::cli) struct Speech {
     what: What,
     wait: Wait,
 }
@@ -175,11 +155,13 @@ enum What {
         id: String,
         body: Value,
     },
-    Cancel {
+    Operator {
         saga: SagaKey,
         id: String,
+        verb: OperatorVerb,
         reason: String,
         by: String,
+        dry_run: bool,
     },
 }
 
@@ -229,21 +211,33 @@ impl Speech {
         })
     }
 
-    pub(super) fn cancel(command: Cancel) -> Result<Self, CliError> {
-        let what = What::Cancel {
-            saga: command.saga,
-            id: Clock::new("cli").nonce(),
-            reason: external("--reason", command.reason)?,
-            by: external("--by", command.by)?,
+    /// A request by hand.
+    pub(in crate::cli) fn operator(asked: Asked, verb: OperatorVerb) -> Result<Self, CliError> {
+        let id = match asked.id {
+            Some(id) => external("--id", id)?,
+            None => Clock::new("cli").nonce(),
+        };
+        let what = What::Operator {
+            saga: asked.saga,
+            id,
+            verb,
+            reason: external("--reason", asked.reason)?,
+            by: external("--by", asked.by)?,
+            dry_run: asked.dry_run,
         };
         Ok(Self {
             what,
-            wait: command.wait,
+            wait: asked.wait,
         })
     }
 
-    pub(super) async fn say(self, records: &Records) -> Result<Exit, CliError> {
+    pub(in crate::cli) async fn say(
+        self,
+        records: &Records,
+        rules: &Rules,
+    ) -> Result<Exit, CliError> {
         let Self { what, wait } = self;
+        let mut asked = None;
         let (saga_id, subject, body, again) = match &what {
             What::Start { request, saga_id } => {
                 let body = encode(request)?;
@@ -272,37 +266,31 @@ impl Speech {
                 let subject = subject::signal(&saga_id, id, &body);
                 (saga_id, subject, body, format!("with --signal-id {id}"))
             }
-            What::Cancel {
+            What::Operator {
                 saga,
                 id,
+                verb,
                 reason,
                 by,
+                dry_run,
             } => {
-                let record = addressee(records.load(saga).await?)?.record;
-                let saga_id = record.saga_id;
-                // Final, so that asking the orchestrator could not change the answer.
-                if record.status.is_terminal() {
-                    let at = record
-                        .ended_at
-                        .map_or_else(String::new, |at| format!(" at {}", instant(at)));
-                    let reason = format!("ended {}{at}", record.status);
-                    return Err(SpeakError::Refused { saga_id, reason }.into());
-                }
+                let shown = records.load(saga).await?;
+                let saga_id = shown.record.saga_id.clone();
                 let request = OperatorRequest {
                     saga_id: saga_id.clone(),
                     id: id.clone(),
-                    verb: OperatorVerb::Cancel,
+                    verb: verb.clone(),
                     reason: reason.clone(),
                     by: by.clone(),
                 };
+                request.check().map_err(CliError::Argument)?;
+                if *dry_run {
+                    return print_dry_run(&shown, &request, rules, wait.output.output);
+                }
                 let body = encode(&request)?;
                 let subject = subject::operator(&saga_id, id, &body);
-                (
-                    saga_id,
-                    subject,
-                    body,
-                    "a second cancel changes nothing".to_owned(),
-                )
+                asked = Some(request);
+                (saga_id, subject, body, format!("with --id {id}"))
             }
         };
         let mut headers = HeaderMap::new();
@@ -318,7 +306,7 @@ impl Speech {
             saga_id,
             sequence,
             repeat: stored == Stored::Before,
-            is_cancel: matches!(what, What::Cancel { .. }),
+            asked,
             body,
         };
         let bound = (!wait.no_wait).then_some(wait.wait);

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::cli::case::actions;
 use crate::cli::moment::{both, instant};
 use crate::cli::output::{clean, table};
 use crate::cli::records::Revision;
@@ -29,6 +30,10 @@ pub(in crate::cli) fn render(shown: &Revision, now: Timestamp) -> String {
     }
     if !record.events.is_empty() {
         text.push_str(&format!("\nEvents: {}\n", clean(&record.events.join(", "))));
+    }
+    if !record.by_hand.actions.is_empty() {
+        text.push_str("\nDone by hand\n");
+        text.push_str(&actions(&record.by_hand.actions));
     }
     if let Some(case) = &record.case
         && !case.evidence.is_null()

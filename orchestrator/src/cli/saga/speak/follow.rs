@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use contracts::audit::OperatorAnswer;
 use contracts::id::SagaId;
+use contracts::intake::OperatorRequest;
 use contracts::subject::short_digest;
 use serde::Serialize;
 
@@ -11,7 +13,7 @@ use crate::cli::records::{Feed, ReadError, Records, Revision};
 use crate::cli::{CliError, Exit, waiting};
 use crate::clock::wall_clock;
 use crate::intake::{case_id_of, message_id_of};
-use crate::saga::record::{Direction, SagaRecord, Status};
+use crate::saga::record::{SagaRecord, Status};
 
 /// A message that is stored.
 pub(super) struct Message {
@@ -19,7 +21,8 @@ pub(super) struct Message {
     pub(super) sequence: u64,
     /// It was stored before.
     pub(super) repeat: bool,
-    pub(super) is_cancel: bool,
+    /// What it asks for by hand, if it does.
+    pub(super) asked: Option<OperatorRequest>,
     pub(super) body: Vec<u8>,
 }
 
@@ -31,6 +34,8 @@ enum Fate {
     TakenUp(Box<SagaRecord>),
     /// The saga did not do what was asked.
     Refused(Box<SagaRecord>, String),
+    /// It waits for a second person.
+    Proposed(Box<SagaRecord>, String),
     /// It was kept for a person.
     Case(Box<SagaRecord>),
 }
@@ -44,7 +49,11 @@ struct Said<'a> {
     repeat: bool,
     taken_up: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proposed: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     case_id: Option<&'a SagaId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +86,7 @@ impl Message {
         };
         self.print(records, &fate, bound, format)?;
         Ok(match fate {
-            Fate::Stored | Fate::TakenUp(_) => Exit::Done,
+            Fate::Stored | Fate::TakenUp(_) | Fate::Proposed(..) => Exit::Done,
             Fate::Refused(..) | Fate::Case(_) => Exit::Failed,
         })
     }
@@ -96,7 +105,7 @@ impl Message {
             let rests = match &*fate {
                 Fate::Stored => false,
                 Fate::TakenUp(record) => rests(record),
-                Fate::Refused(..) | Fate::Case(_) => true,
+                Fate::Refused(..) | Fate::Proposed(..) | Fate::Case(_) => true,
             };
             if rests {
                 return Ok(());
@@ -111,20 +120,15 @@ impl Message {
             record
                 .seen
                 .contains(&message_id_of(self.sequence, 0, &short_digest(&self.body)));
-        let forward = record.direction == Direction::Forward;
-        match (self.is_cancel, seen || self.repeat, forward) {
-            (true, true, true) => {
-                let reason = "is past its pivot and only goes forward".to_owned();
-                Some(Fate::Refused(record, reason))
-            }
-            // A saga that has ended takes no cancel and notes none.
-            (true, false, _) if record.status.is_terminal() => {
-                let reason = format!("had ended {} before", record.status);
-                Some(Fate::Refused(record, reason))
-            }
-            (_, true, _) => Some(Fate::TakenUp(record)),
-            (_, false, _) => None,
-        }
+        let Some(request) = &self.asked else {
+            return (seen || self.repeat).then_some(Fate::TakenUp(record));
+        };
+        let answer = record.by_hand.action(request)?.answer.clone();
+        Some(match answer {
+            OperatorAnswer::Accepted => Fate::TakenUp(record),
+            OperatorAnswer::Refused { why } => Fate::Refused(record, why),
+            OperatorAnswer::Proposed { why } => Fate::Proposed(record, why),
+        })
     }
 
     fn print(
@@ -138,9 +142,13 @@ impl Message {
         if format == Format::Json {
             let (record, refused, case_id) = match fate {
                 Fate::Stored => (None, None, None),
-                Fate::TakenUp(record) => (Some(record), None, None),
+                Fate::TakenUp(record) | Fate::Proposed(record, _) => (Some(record), None, None),
                 Fate::Refused(record, reason) => (Some(record), Some(reason.as_str()), None),
                 Fate::Case(record) => (Some(record), None, Some(&record.saga_id)),
+            };
+            let proposed = match fate {
+                Fate::Proposed(_, why) => Some(why.as_str()),
+                Fate::Stored | Fate::TakenUp(_) | Fate::Refused(..) | Fate::Case(_) => None,
             };
             output::write_json(&Said {
                 saga_id: &self.saga_id,
@@ -148,7 +156,9 @@ impl Message {
                 sequence: self.sequence,
                 repeat: self.repeat,
                 taken_up: !matches!(fate, Fate::Stored),
+                request_id: self.asked.as_ref().map(|request| request.id.as_str()),
                 refused,
+                proposed,
                 case_id,
                 status: record.map(|record| record.status),
                 waits_for: record.map(|record| clean(&waiting::sentence(record, now))),
@@ -173,6 +183,7 @@ impl Message {
             },
             Fate::TakenUp(record) => summary(record),
             Fate::Refused(record, reason) => format!("refused: {reason}; {}", summary(record)),
+            Fate::Proposed(_, why) => format!("waits for a second person: {why}"),
             Fate::Case(record) => format!(
                 "not taken in: kept as case {}: {}",
                 record.saga_id,
@@ -195,6 +206,9 @@ fn summary(record: &SagaRecord) -> String {
 
 /// Whether nothing more happens without news from outside.
 fn rests(record: &SagaRecord) -> bool {
+    if record.is_held() {
+        return true;
+    }
     match record.status {
         Status::Running | Status::Compensating => false,
         Status::Waiting
