@@ -10,6 +10,7 @@ pub mod nats_cli;
 pub mod observe;
 pub mod otlp;
 pub mod payments_lock;
+pub mod person;
 pub mod postgres;
 pub mod sender;
 pub mod system;

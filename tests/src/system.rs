@@ -259,6 +259,16 @@ impl System {
         Ok(count)
     }
 
+    /// The orchestrator's program as a user, to be given arguments.
+    #[must_use]
+    pub fn program(&self, user: User) -> Command {
+        let mut command = Command::new(&self.binaries.orchestrator);
+        command
+            .current_dir(self.site.dir())
+            .envs(self.site.login(user).environment("ORCHESTRATOR_"));
+        command
+    }
+
     /// What `orchestrator doctor` writes, run by a user.
     ///
     /// # Errors

@@ -233,7 +233,7 @@ fn advice(reason: CaseReason) -> &'static str {
         }
         CaseReason::Poison => "mend the workflow or the record; other sagas are not affected",
         CaseReason::RefusedAfterPivot => {
-            "the money has moved: mend the participant and retry-now, or compensate"
+            "the money has moved: compensate, or do by hand what was refused and resolve"
         }
         CaseReason::CompensationRefused => {
             "mend what the participant refuses it for and retry-now, or offset it by hand and resolve"
