@@ -1,6 +1,7 @@
 //! The NATS CLI shows what happened in words a person can read.
 
 use anyhow::{Context as _, Result, ensure};
+use contracts::intake::{OperatorRequest, OperatorVerb};
 use orchestrator::saga::record::Status;
 use orchestrator::site::User;
 use saga_tests::deposit::Deposit;
@@ -27,14 +28,32 @@ async fn a_person_with_the_nats_cli_sees_what_happened() -> Result<()> {
     ensure!(record.status == Status::Completed, "{record:#?}");
     system.audit(Duration::from_secs(30)).await?;
 
+    // A request as a person types it, without our program.
     let key = deposit.saga_id().key();
+    let request = OperatorRequest {
+        saga_id: deposit.saga_id(),
+        id: "typed".to_owned(),
+        verb: OperatorVerb::Hold,
+        reason: "too late".to_owned(),
+        by: "ann".to_owned(),
+    };
+    let body = serde_json::to_string_pretty(&request)?;
+    let subject = format!("billing.operator.{key}.typed");
+    nats.run(&["req", &subject, &body]).await?;
+    system
+        .until_record(&deposit.saga_id(), Duration::from_secs(30), |record| {
+            record.by_hand.action(&request).is_some()
+        })
+        .await?;
+    let answered = contracts::subject::audit(&deposit.saga_id(), "typed", &request.digest());
+
     let event = contracts::subject::event(
         &"eu".parse()?,
         &deposit.saga_id(),
         contracts::event::DEPOSIT_COMPLETED,
     );
     let question = format!("{{\"customer\":\"{}\"}}", deposit.customer);
-    let shown: [(Vec<&str>, Vec<&str>); 10] = [
+    let shown: [(Vec<&str>, Vec<&str>); 11] = [
         (
             vec!["req", "billing.eu.wallet.get", &question],
             vec![
@@ -81,6 +100,10 @@ async fn a_person_with_the_nats_cli_sees_what_happened() -> Result<()> {
         (
             vec!["stream", "get", "BILLING_EVENTS", "-S", &event],
             vec![&event, "\"external_id\":\"seen by a person\""],
+        ),
+        (
+            vec!["stream", "get", "BILLING_AUDIT", "-S", &answered],
+            vec![&answered, "\"answer\":\"refused\"", "the saga has ended"],
         ),
         (
             vec!["consumer", "info", "BILLING_INTAKE", "orchestrator"],

@@ -1,5 +1,6 @@
 //! What a person reads of hand-made records.
 
+use super::case::case_page;
 use super::records::Revision;
 use super::saga::page;
 use super::waiting::{pasteable, sentence};
@@ -282,6 +283,47 @@ fn a_page_has_steps_signals_events_and_no_control_characters() {
         ]
     );
     assert!(row("late-fact").contains(&"kept"));
+    let control = |c: char| c.is_control() && c != '\n';
+    assert!(!text.contains(control), "{text:?}");
+}
+
+#[test]
+fn a_case_shows_each_legal_verb_as_a_command_to_be_typed() {
+    let record = record(json!({
+        "status": "needs_review", "direction": turned_back(), "attributes": {},
+        "case": { "reason": "compensation_refused", "message": "no \u{1b}funds", "owner": "bob",
+            "since": "2026-03-01T11:59:55Z", "operation_id": "revert-deposit/acme/p1",
+            "evidence": { "said": "\u{1b}[31m" } },
+        "steps": [credit(applied(), json!({ "outcome": "not_applied", "code": "no", "message": "no", "at": NOW }))],
+        "by_hand": {
+            "proposal": { "at": NOW, "request": { "saga_id": "deposit/acme/p1", "id": "r 1", "verb": "compensate",
+                "reason": "mistake", "by": "ann" } },
+            "actions": [{ "id": "r1", "digest": "d", "verb": "resolve", "finding": "applied", "evidence": "page 2",
+                "by": "ann", "reason": "seen", "at": NOW, "answer": "proposed", "why": "much" }],
+        },
+    }));
+    let shown = Revision {
+        key: record.saga_id.key(),
+        revision: 17,
+        written_at: now(),
+        record,
+    };
+    let text = case_page(&shown, now());
+    for part in [
+        "reason      compensation_refused\n",
+        "owner       bob\n",
+        "operation   revert-deposit/acme/p1\n",
+        "proposed    compensate by ann: mistake; somebody else agrees with request r 1\n",
+        "proposed: much",
+        "  orchestrator case assign deposit/acme/p1 --owner NAME --reason TEXT\n",
+        "  orchestrator case approve deposit/acme/p1 --request 'r 1' --reason TEXT\n",
+        "  orchestrator case resolve deposit/acme/p1 --applied --operation revert-deposit/acme/p1 --evidence TEXT \
+         --reason TEXT\n",
+        "  orchestrator saga cancel deposit/acme/p1 --reason TEXT\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    assert!(!text.contains("case compensate"), "{text}");
     let control = |c: char| c.is_control() && c != '\n';
     assert!(!text.contains(control), "{text:?}");
 }

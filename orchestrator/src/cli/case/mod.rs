@@ -5,6 +5,8 @@ mod show;
 mod verbs;
 
 pub(super) use dry_run::print as print_dry_run;
+#[cfg(test)]
+pub(super) use show::page as case_page;
 pub(super) use show::{actions, sums};
 pub(super) use verbs::{
     Asked, HOLD_HELP, Plain, RELEASE_HELP, RETRY_HELP, SAGA_HOLD_HELP, SAGA_RELEASE_HELP,

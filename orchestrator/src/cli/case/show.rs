@@ -79,7 +79,7 @@ pub(super) async fn run(command: &Show, config: &Config) -> Result<Exit, CliErro
 }
 
 /// The whole page.
-fn page(shown: &Revision, now: Timestamp) -> String {
+pub(in crate::cli) fn page(shown: &Revision, now: Timestamp) -> String {
     let record = &shown.record;
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {

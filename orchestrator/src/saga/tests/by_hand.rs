@@ -1,6 +1,7 @@
 //! What people do by hand: every verb in every state in one table, and what follows from each.
 
 mod clocks;
+mod money;
 mod people;
 
 use contracts::audit::OperatorAnswer;

@@ -1,12 +1,14 @@
 //! What is said before the start.
 
+use contracts::audit::OperatorAnswer;
 use contracts::id::SagaId;
+use contracts::intake::{OperatorRequest, OperatorVerb};
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::script::WORKFLOW;
 use crate::saga::action::{Commit, Decision, Ignored};
-use crate::saga::input::{Arrival, Cancel, Input, Signal};
+use crate::saga::input::{Arrival, Cancel, Input, Operator, Signal};
 use crate::saga::record::{CaseReason, SagaRecord, Status};
 use crate::saga::{Turn, decide, expect, rules};
 
@@ -68,6 +70,46 @@ fn only_what_is_said_is_kept_for_a_saga_that_does_not_exist() {
     let early = first(word("m1", "yes"));
     let decision = decide(&WORKFLOW, early, Input::Resume, turn(1));
     assert!(matches!(decision, Decision::Ignore(_, Ignored::Settled)));
+}
+
+#[test]
+fn before_the_start_a_person_can_cancel_and_nothing_else() {
+    let by_hand = |message_id: &str, verb: OperatorVerb| {
+        let request = OperatorRequest {
+            saga_id: id(),
+            id: message_id.to_owned(),
+            verb,
+            reason: "a reason".to_owned(),
+            by: "ann".to_owned(),
+        };
+        Input::Operator(Operator {
+            message_id: message_id.to_owned(),
+            request,
+        })
+    };
+    for verb in [
+        OperatorVerb::Compensate,
+        OperatorVerb::RetryNow,
+        OperatorVerb::Hold,
+        OperatorVerb::Recheck,
+    ] {
+        let input = by_hand("h0", verb.clone());
+        assert!(
+            expect(&WORKFLOW, id(), input, turn(0)).is_none(),
+            "{verb:?}"
+        );
+        let commit = then(first(word("m1", "yes")), 1, by_hand("h1", verb));
+        let answer = commit.audit.expect("told").answer;
+        let OperatorAnswer::Refused { why } = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(why.ends_with("allowed now: cancel"), "{why}");
+        assert_eq!(commit.record.status, Status::Waiting);
+    }
+    let cancelled = first(by_hand("h2", OperatorVerb::Cancel));
+    let commit = then(cancelled, 5, start(json!({})));
+    assert_eq!(commit.record.status, Status::Cancelled);
+    assert_eq!(commit.record.by_hand.actions.len(), 1);
 }
 
 fn first(input: Input) -> SagaRecord {
