@@ -63,6 +63,7 @@ pub(super) static P2P_ORDER: Workflow = Workflow {
     },
     run,
     arrival,
+    turned_back: |_| None,
 };
 
 fn run(cx: &mut Cx<'_>, input: &Value) -> Flow<Value> {

@@ -85,6 +85,7 @@ const TRANSFER: Workflow = Workflow {
         completed(cx, &region)
     },
     arrival,
+    turned_back: |_| None,
 };
 
 /// Debit, a fee of one hundredth of the currency's unit more, and the credit under a new name.

@@ -85,6 +85,7 @@ pub(super) static WITHDRAWAL: Workflow = Workflow {
     },
     run,
     arrival,
+    turned_back: |_| None,
 };
 
 fn run(cx: &mut Cx<'_>, input: &Value) -> Flow<Value> {
