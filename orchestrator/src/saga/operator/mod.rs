@@ -1,9 +1,9 @@
 //! What people do to a saga by hand.
 //!
-//! Each request is legal or refused by one table ([`table`]) and by what is open in the record
-//! ([`questions`]); a refusal says why, and what is allowed. Whatever comes of it is noted in the record
+//! Each request is legal or refused by one table (`table`) and by what is open in the record
+//! (`questions`); a refusal says why, and what is allowed. Whatever comes of it is noted in the record
 //! and in the audit stream, in the same write. Nothing here looks at anything but its arguments, so what
-//! [`preview`] says will happen is what happens.
+//! [`preview()`] says will happen is what happens.
 
 mod acts;
 mod money;
