@@ -97,7 +97,11 @@ pub(super) fn advance(
     record.status = Status::Compensating;
     for index in (0..record.steps.len()).rev() {
         let step = &record.steps[index];
-        if !step.forward.outcome.may_have_effect() {
+        // An undo that is out is waited for, even when the step is refused meanwhile: its answer belongs to
+        // this saga, and must not find it ended.
+        let undo = step.undo.as_ref();
+        let undo_is_out = undo.is_some_and(|undo| undo.outcome.is_pending());
+        if !step.forward.outcome.may_have_effect() && !undo_is_out {
             continue;
         }
         let Some(undo) = &step.undo else {

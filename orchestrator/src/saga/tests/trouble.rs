@@ -126,3 +126,22 @@ fn a_step_that_was_renamed_under_a_live_saga_is_not_done_again() {
     assert_eq!(case(&saga), Some(CaseReason::Nondeterministic));
     assert_eq!(saga.steps_sent(), "reserve, quote, pay");
 }
+
+#[test]
+fn an_undo_that_is_out_is_waited_for_when_its_step_is_refused_meanwhile() {
+    // The undo's answer would find the saga ended, and count as something nobody has asked for.
+    let moves = [
+        Done("reserve"),
+        Done("quote"),
+        Unclear("pay"),
+        Cancel,
+        Refuse("pay"),
+    ];
+    let sent = "reserve, quote, pay, undo of pay";
+    let mut saga = check(json!({}), &moves, Status::Compensating, sent);
+    saga.play(&[Done("undo of pay"), Done("undo of reserve")]);
+    assert_eq!(
+        (saga.record.status, case(&saga)),
+        (Status::Compensated, None)
+    );
+}
