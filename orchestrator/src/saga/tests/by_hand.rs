@@ -3,6 +3,7 @@
 mod clocks;
 mod money;
 mod people;
+mod walks;
 
 use contracts::audit::OperatorAnswer;
 use contracts::intake::{Finding, OperatorVerb};
