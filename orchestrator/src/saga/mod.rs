@@ -257,7 +257,7 @@ fn on_resume(workflow: &Workflow, mut record: SagaRecord, turn: Turn<'_>) -> Dec
 }
 
 fn take_ownership(record: &mut SagaRecord, turn: Turn<'_>) {
-    record.epoch += 1;
+    record.raise_epoch_above(record.epoch);
     turn.replica.clone_into(&mut record.owner);
 }
 

@@ -110,9 +110,7 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
         }
         Answer::Stale { seen_fence } => {
             // Only the holder of the record's revision gets this stored; for it the fence has to rise.
-            if record.epoch <= *seen_fence {
-                record.epoch = seen_fence.saturating_add(1);
-            }
+            record.raise_epoch_above(*seen_fence);
             let last = format!("stale fence, {seen_fence} was seen");
             let failure = Failure {
                 doubtful: false,

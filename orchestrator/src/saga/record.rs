@@ -96,6 +96,11 @@ pub struct SagaRecord {
 /// Version of a saga that was spoken to before it was started.
 pub const NOT_STARTED: u32 = 0;
 
+/// Highest epoch: wallets keep fences in a signed column. A saga gets there only when a participant reports a
+/// fence that nobody here has minted; its owners then share one fence, and the record's revision and the
+/// operation ids alone keep them apart.
+pub const MAX_EPOCH: u64 = u64::MAX >> 1;
+
 /// Intake message ids kept in a record; older ones are still known by the facts they brought.
 pub const MAX_SEEN: usize = 32;
 
@@ -284,6 +289,11 @@ impl SagaRecord {
     /// Whether this fact is the choice of this signal.
     pub(super) fn consumes(fact: &Value, signal_id: &str) -> bool {
         fact.get("signal").and_then(Value::as_str) == Some(signal_id)
+    }
+
+    /// Makes the epoch higher than `fence`, as far as [`MAX_EPOCH`]; it never falls.
+    pub(super) fn raise_epoch_above(&mut self, fence: u64) {
+        self.epoch = self.epoch.max(fence.saturating_add(1).min(MAX_EPOCH));
     }
 
     /// Notes an intake message as accounted for.

@@ -20,7 +20,7 @@ pub(super) fn on_arrival(
     match (workflow.arrival)(&record, &arrival.input) {
         ArrivalMeaning::Duplicate => {
             record.note_seen(&arrival.message_id);
-            record.duplicates += 1;
+            record.duplicates = record.duplicates.saturating_add(1);
             "repeat of a known fact absorbed".clone_into(&mut record.cause);
             store(record, Vec::new())
         }
@@ -79,7 +79,7 @@ pub(super) fn on_signal(
         let same = known.digest == digest && known.name == signal.name;
         record.note_seen(&signal.message_id);
         if same {
-            record.duplicates += 1;
+            record.duplicates = record.duplicates.saturating_add(1);
             record.cause = format!("signal {} repeated", signal.id);
             return store(record, Vec::new());
         }

@@ -343,6 +343,14 @@ fn a_stale_fence_rises_above_what_was_seen() {
 }
 
 #[test]
+fn a_fence_that_nobody_minted_cannot_make_the_epoch_fall_or_leave_what_wallets_keep() {
+    let mut saga = Saga::start(PLAIN());
+    saga.play(&[Stale("reserve", u64::MAX), Takeover("b"), Takeover("c")]);
+    assert_eq!(saga.record.epoch, crate::saga::record::MAX_EPOCH);
+    assert!(i64::try_from(saga.record.epoch).is_ok());
+}
+
+#[test]
 fn an_operation_known_with_other_parameters_is_a_case() {
     let saga = check(
         PLAIN(),

@@ -132,11 +132,11 @@ pub(super) fn send(
         }
     };
     let deadline = policy.attempt_deadline(issued_at, turn.now);
-    operation.attempts += 1;
+    operation.attempts = operation.attempts.saturating_add(1);
     operation.outcome = Outcome::InFlight {
         issued_at,
         deadline,
-        tries: tries + 1,
+        tries: tries.saturating_add(1),
         doubtful,
     };
     Some(Command {
