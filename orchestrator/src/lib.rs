@@ -1,5 +1,7 @@
 //! Drives sagas that move money across regions, on NATS JetStream.
 
+#[cfg(test)]
+mod arbitrary;
 pub mod callback;
 pub mod cli;
 pub mod clock;

@@ -8,6 +8,8 @@
 
 mod batch;
 mod log;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::time::Duration;

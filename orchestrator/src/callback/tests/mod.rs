@@ -2,6 +2,7 @@
 
 mod adyen;
 mod canonical;
+mod properties;
 mod stripe;
 
 use super::*;
