@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help tools cli build demo up fuzz test lint doc check
+.PHONY: help tools cli build demo up chaos fuzz test lint doc check
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -22,6 +22,10 @@ demo: tools build ## the whole system on this machine, shown and taken down (ARG
 
 up: tools build ## the whole system on this machine, at its usual ports, until interrupted
 	@$${CARGO_TARGET_DIR:-target}/debug/orchestrator up $(ARGS)
+
+chaos: tools ## real processes killed, frozen and cut off under load (MINUTES=10 SEED=n; short without)
+	cargo build --workspace --bins
+	SAGA_CHAOS_MINUTES=$(MINUTES) SAGA_SEED=$(SEED) cargo test -p saga-tests --test chaos -- --nocapture
 
 fuzz: ## the property tests for longer (CASES=10000)
 	PROPTEST_CASES=$${CASES:-10000} cargo test -p contracts --test properties

@@ -71,7 +71,12 @@ impl System {
         self.audit_now().await
     }
 
-    async fn until_at_rest(&mut self, bound: Duration) -> anyhow::Result<()> {
+    /// Waits until every message of the intake is acknowledged and no saga is open but those that wait for a
+    /// person.
+    ///
+    /// # Errors
+    /// When it does not come to rest within `bound`, or an open saga has no driver at any moment.
+    pub async fn until_at_rest(&mut self, bound: Duration) -> anyhow::Result<()> {
         let mut last = String::from("not looked at");
         let looking = async {
             loop {
@@ -185,7 +190,11 @@ impl System {
         Ok(all)
     }
 
-    async fn audit_now(&self) -> anyhow::Result<Audit> {
+    /// Compares everything as it is now.
+    ///
+    /// # Errors
+    /// When anything does not agree.
+    pub async fn audit_now(&self) -> anyhow::Result<Audit> {
         let mut audit = Audit::default();
         let mut completed: BTreeMap<SagaId, SagaRecord> = BTreeMap::new();
         let mut turned_back: Vec<(SagaId, String)> = Vec::new();

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod cases;
+pub mod chaos;
 pub mod cluster;
 pub mod deposit;
 pub mod http;

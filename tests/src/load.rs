@@ -23,9 +23,21 @@ impl Random {
         let given = std::env::var("SAGA_SEED").ok();
         let seed = given
             .and_then(|seed| seed.parse().ok())
-            .unwrap_or_else(|| RandomState::new().build_hasher().finish());
+            .unwrap_or_else(Self::new_seed);
         eprintln!("{test}: SAGA_SEED={seed}");
         Self(seed)
+    }
+
+    /// From this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A seed nobody has chosen.
+    #[must_use]
+    pub fn new_seed() -> u64 {
+        RandomState::new().build_hasher().finish()
     }
 
     /// The next number.

@@ -17,19 +17,34 @@ pub enum Stored {
 
 /// Stores callbacks as the gateway does.
 #[derive(Debug, Clone)]
-pub struct Sender(Client);
+pub struct Sender {
+    gateway: Client,
+    within: Duration,
+}
+
+/// Longest wait until a callback is on disk, unless told otherwise.
+const STORED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Sender {
     /// With the gateway's connection.
     #[must_use]
     pub fn new(gateway: Client) -> Self {
-        Self(gateway)
+        Self {
+            gateway,
+            within: STORED_WITHIN,
+        }
+    }
+
+    /// The same, which waits so long until a callback is on disk.
+    #[must_use]
+    pub fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
     }
 
     /// Stores a callback and waits until it is on disk, trying again while the server is away.
     ///
     /// # Errors
-    /// When it is not acknowledged for half a minute, or refused.
+    /// When it is not acknowledged in time (half a minute unless told otherwise), or refused.
     pub async fn send(&self, deposit: &Deposit, event_id: &str) -> anyhow::Result<Stored> {
         self.send_with(deposit, event_id, HeaderMap::new()).await
     }
@@ -50,7 +65,7 @@ impl Sender {
         let subject = contracts::subject::callback(&deposit.provider(), event_id, body.as_bytes());
         let sending = async {
             loop {
-                let request = self.0.request_with_headers(
+                let request = self.gateway.request_with_headers(
                     subject.clone(),
                     headers.clone(),
                     body.clone().into(),
@@ -69,7 +84,7 @@ impl Sender {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), sending)
+        tokio::time::timeout(self.within, sending)
             .await
             .with_context(|| format!("{subject} is not acknowledged"))?
     }

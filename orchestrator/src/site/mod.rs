@@ -225,6 +225,12 @@ impl Site {
         self.addresses.http(self.core, server)
     }
 
+    /// A variable of the configurations as this site has it, such as `LEAF_EU_REMOTE`; see `nats/dev.env`.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str)
+    }
+
     /// Keeps the files of a temporary site, for a person to look into.
     pub fn keep_files(&mut self) {
         self.dir.keep();
