@@ -104,8 +104,9 @@ proptest! {
     fn operations_of_a_saga_are_told_apart(a in saga(), b in saga(), one in name(20), other in name(20)) {
         let all = |saga: &SagaId| {
             let forward = [saga.own_operation(), saga.operation(&one), saga.operation(&other)];
-            let back: Vec<OperationId> = forward.iter().map(OperationId::revert).collect();
-            forward.into_iter().chain(back).collect::<Vec<_>>()
+            let others = [OperationId::revert, OperationId::status];
+            let others = others.map(|other| forward.each_ref().map(other));
+            forward.into_iter().chain(others.into_iter().flatten()).collect::<Vec<_>>()
         };
         let (of_a, of_b) = (all(&a), all(&b));
         for (i, x) in of_a.iter().enumerate() {
