@@ -260,18 +260,29 @@ pub async fn serve_build(
         config.grace
     );
     consuming.cancel();
-    engine.shut_down(config.grace).await;
-    for consumer in [intake, timers] {
-        if let Err(error) = consumer.await {
-            tracing::error!(%error, "a consumer did not stop cleanly");
+    let leaving = async {
+        engine.shut_down(config.grace).await;
+        for consumer in [intake, timers] {
+            if let Err(error) = consumer.await {
+                tracing::error!(%error, "a consumer did not stop cleanly");
+            }
         }
-    }
-    service.stop(config.grace).await;
-    serving_health.cancel();
-    parts.payments.close().await;
-    parts.wallet.ledger().close().await;
-    if let Err(error) = client.flush().await {
-        tracing::warn!(%error, "the last acknowledgements may be lost; their messages will come again");
+        service.stop(config.grace).await;
+        serving_health.cancel();
+        parts.payments.close().await;
+        parts.wallet.ledger().close().await;
+        if let Err(error) = client.flush().await {
+            tracing::warn!(%error, "the last acknowledgements may be lost; their messages will come again");
+        }
+    };
+    // A write whose verdict cannot be had, or an acknowledgement that cannot be sent, must not hold up a stop.
+    if tokio::time::timeout(config.grace + LEAVE_WITHIN, leaving)
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            "not all could be given back: what is left goes on elsewhere, as after a crash"
+        );
     }
     tracing::info!("stopped");
     Ok(())
@@ -332,6 +343,9 @@ fn render_refusals(report: &Report) -> String {
     }
     .render()
 }
+
+/// Longest stay beyond the grace, when a server or a database does not answer any more.
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Commands that the default region's wallet executes at once for callers from outside.
 const LOCAL_WALLET_SLOTS: usize = 32;

@@ -117,3 +117,44 @@ async fn a_stopped_orchestrator_gives_everything_back_at_once() -> Result<()> {
     ensure!(of(Status::Compensated) == load.refused, "{audit}");
     Ok(())
 }
+
+/// Its writes have no verdict, its acknowledgements cannot be sent, and nobody knows when the server returns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orchestrator_without_its_server_ends_when_asked_and_loses_nothing() -> Result<()> {
+    const DEPOSITS: usize = 100;
+    let mut random = Random::from_environment("stop without a server");
+    let mut system = System::start_whole().await?;
+    system.close_wallets().await?;
+    let load = Load::mixed(DEPOSITS, "alone", &mut random);
+    load.send(&system.sender()).await?;
+    // In the middle of it, so that writes are under way.
+    system
+        .until_counter(
+            "orchestrator",
+            "orchestrator_commits_total",
+            Duration::from_secs(60),
+            |commits| commits > 5,
+        )
+        .await?;
+    system.site.kill("core")?;
+    let began = Instant::now();
+    // Its grace of 2 s, 10 s more, and patience with a busy machine.
+    system
+        .site
+        .terminate("orchestrator", Duration::from_secs(25))
+        .await?;
+    eprintln!("without a server it ended after {:.1?}", began.elapsed());
+    system
+        .site
+        .restart_server(orchestrator::site::Server::Core(1))
+        .await?;
+    system.restart("orchestrator")?;
+    system.ready("orchestrator").await?;
+    let audit = system.audit(Duration::from_secs(120)).await?;
+    let of = |status| audit.by_status.get(&status).copied().unwrap_or(0);
+    ensure!(
+        of(Status::Completed) + of(Status::Compensated) == DEPOSITS && audit.cases == 0,
+        "{audit}"
+    );
+    Ok(())
+}
