@@ -120,6 +120,11 @@ async fn run_on(stage: &mut Stage, plan: &Plan, settings: Settings) -> Result<Re
         "ended by themselves: {}",
         report.crashes.join("\n")
     );
+    ensure!(
+        report.stuck.is_empty(),
+        "asked to end: {}",
+        report.stuck.join("\n")
+    );
     let never = report.never();
     ensure!(never.is_empty(), "never happened: {}", never.join(", "));
     Ok(report)

@@ -114,7 +114,8 @@ impl Kind {
     fn lasts(self, random: &mut Random) -> Duration {
         let (least, most) = match self.fault {
             Fault::Kill => (200, 4_000),
-            Fault::Restart => (0, 1),
+            // Nothing else is done to it meanwhile.
+            Fault::Restart => (3_000, 6_000),
             // The server waits 10 s for an acknowledgement, and drops a silent connection after 15.
             Fault::Freeze => (11_000, 17_000),
             Fault::Cut => (500, 10_000),

@@ -19,6 +19,8 @@ pub struct Report {
     pub(super) ended: BTreeMap<String, u64>,
     /// Processes that panicked or were killed by somebody else.
     pub(super) crashes: Vec<String>,
+    /// Processes that did not end when asked to.
+    pub(super) stuck: Vec<String>,
     /// From the end of the last fault to the last saga's rest.
     pub recovered_after: Duration,
     /// Totals that agree.
@@ -36,6 +38,7 @@ impl Report {
             missed: BTreeMap::new(),
             ended: BTreeMap::new(),
             crashes: Vec::new(),
+            stuck: Vec::new(),
             recovered_after: Duration::ZERO,
             audit: Audit::default(),
             books: Books::default(),

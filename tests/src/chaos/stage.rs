@@ -6,7 +6,7 @@ use super::report::Report;
 use crate::postgres::Postgres;
 use crate::system::{Databases, System};
 use anyhow::{Context as _, Result, ensure};
-use orchestrator::site::{Server, User};
+use orchestrator::site::{Server, SiteError, User};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use tokio::time::Instant;
 /// How often processes that ended by themselves are looked for.
 const SUPERVISED_EVERY: Duration = Duration::from_millis(500);
 
-/// Longest wait for a process that was asked to end.
-const ENDS_WITHIN: Duration = Duration::from_secs(15);
+/// Longest time a process may take to end when asked: its grace, what it allows itself for a server that is
+/// away, and as much again for a busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(25);
 
 /// Longest wait until all processes work again after the last fault.
 const READY_WITHIN: Duration = Duration::from_secs(90);
@@ -47,6 +48,8 @@ pub(super) struct Stage {
     lines: BTreeMap<&'static str, Proxy>,
     /// Down because we said so.
     down: BTreeSet<&'static str>,
+    /// Asked to end, since when; started again when they have.
+    asked: BTreeMap<&'static str, Instant>,
     _postgres: Option<Postgres>,
 }
 
@@ -109,6 +112,7 @@ impl Stage {
             system,
             lines,
             down: BTreeSet::new(),
+            asked: BTreeMap::new(),
             _postgres: postgres,
         })
     }
@@ -167,6 +171,10 @@ impl Stage {
 
     /// Waits until every process works and nothing is under way.
     pub(super) async fn settle(&mut self, until: Instant, report: &mut Report) -> Result<()> {
+        while !self.asked.is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.supervise(report)?;
+        }
         let deadline = Instant::now() + READY_WITHIN;
         for name in ORCHESTRATORS
             .into_iter()
@@ -200,7 +208,7 @@ impl Stage {
             let proxy = self.lines.get(name).context("a line")?;
             return Ok(proxy.set(line) > 0);
         }
-        if !self.system.site.is_running(name)? {
+        if self.asked.contains_key(name) || !self.system.site.is_running(name)? {
             return Ok(false);
         }
         match fault.kind.fault {
@@ -209,12 +217,12 @@ impl Stage {
                 self.down.insert(name);
             }
             Fault::Restart => {
-                self.system
-                    .site
-                    .terminate(name, ENDS_WITHIN)
-                    .await
-                    .context("asked to end")?;
-                self.system.restart(name)?;
+                // Only asked here; it is started again by the supervisor when it has ended.
+                match self.system.site.terminate(name, Duration::ZERO).await {
+                    Ok(()) | Err(SiteError::TimedOut { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                self.asked.insert(name, Instant::now());
             }
             Fault::Freeze => self.system.site.freeze(name)?,
             Fault::Cut | Fault::OneWay | Fault::Slow | Fault::BlackHole => {}
@@ -247,7 +255,25 @@ impl Stage {
             if self.down.contains(name) {
                 continue;
             }
-            let Some(status) = self.system.site.exit_status(name)? else {
+            let status = self.system.site.exit_status(name)?;
+            if let Some(since) = self.asked.get(name).copied() {
+                if status.is_none() && since.elapsed() < ENDS_WITHIN {
+                    continue;
+                }
+                self.asked.remove(name);
+                match status {
+                    Some(status) => eprintln!("          {name} has ended: {status}"),
+                    None => {
+                        let log = self.system.site.log_tail(name);
+                        report
+                            .stuck
+                            .push(format!("{name} did not end within {ENDS_WITHIN:?}\n{log}"));
+                    }
+                }
+                self.system.restart(name)?;
+                continue;
+            }
+            let Some(status) = status else {
                 continue;
             };
             let log = self.system.site.log_tail(name);
