@@ -2,8 +2,14 @@
 //! wakes, one that dies for good.
 
 use anyhow::{Context as _, Result, ensure};
+use async_nats::jetstream;
+use async_nats::jetstream::AckKind;
+use async_nats::jetstream::consumer::PullConsumer;
+use contracts::intake::{OperatorRequest, OperatorVerb};
 use futures::{StreamExt as _, TryStreamExt as _};
+use orchestrator::partition::Partition;
 use orchestrator::saga::record::{Outcome, Status};
+use orchestrator::site::User;
 use saga_tests::deposit::Deposit;
 use saga_tests::http;
 use saga_tests::postgres::Postgres;
@@ -86,6 +92,51 @@ async fn one_that_wakes_up_does_not_take_the_drivers_of_others_away() -> Result<
     }
     let audit = system.audit(BOUND).await?;
     eprintln!("one wakes, the other dies: {audit}");
+    Ok(())
+}
+
+/// The first replica to have the request died with it: for the second one it is a redelivery, and still the first
+/// that is said to the saga.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_before_the_start_is_kept_when_it_comes_again() -> Result<()> {
+    let mut system = System::start().await?;
+    let deposit = Deposit::new("early", "default");
+    let request = OperatorRequest {
+        saga_id: deposit.saga_id(),
+        id: "cancel-early".to_owned(),
+        verb: OperatorVerb::Cancel,
+        reason: "the customer asked".to_owned(),
+        by: "ana".to_owned(),
+    };
+    let body = serde_json::to_vec(&request)?;
+    let subject = contracts::subject::operator(&request.saga_id, &request.id, &body);
+    let operator = jetstream::new(system.site.connect(User::Operator).await?);
+    operator.publish(subject, body.into()).await?.await?;
+    let partition = Partition::only(1);
+    let consumer: PullConsumer = system
+        .js
+        .get_consumer_from_stream(partition.intake_consumer(), partition.intake_stream())
+        .await?;
+    let mut delivered = consumer.fetch().max_messages(1).messages().await?;
+    let message = delivered.next().await.context("the request")?;
+    let message = message.map_err(|error| anyhow::anyhow!("{error}"))?;
+    message
+        .ack_with(AckKind::Nak(None))
+        .await
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
+
+    system.spawn_orchestrator(REPLICAS[0], &[])?;
+    system.ready(REPLICAS[0]).await?;
+    system
+        .until_record(&request.saga_id, BOUND, |record| {
+            record.status == Status::Waiting
+        })
+        .await?;
+    system.deposit(&deposit).await?;
+    let record = system.until_ended(&request.saga_id, BOUND).await?;
+    ensure!(record.status == Status::Cancelled, "{record:#?}");
+    let audit = system.audit(BOUND).await?;
+    ensure!(audit.cases == 0, "{audit}");
     Ok(())
 }
 

@@ -177,11 +177,10 @@ impl Actor {
         done: oneshot::Sender<Settled>,
     ) {
         self.incoming = true;
-        let starts = matches!(matter, Matter::Start { .. });
         let is_timer = matches!(matter, Matter::Input(Input::Timer));
         let progress = match self.resume_if(redelivery).await {
-            Progress::Missing if !starts => Progress::Missing,
             Progress::Failed(reason) => Progress::Failed(reason),
+            // Nothing was left behind; what is said may still be the first that is said to this saga.
             Progress::Stored | Progress::Ignored(_) | Progress::Missing => {
                 self.decide(&matter).await
             }
