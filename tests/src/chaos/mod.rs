@@ -105,7 +105,11 @@ async fn run_on(stage: &mut Stage, plan: &Plan, settings: Settings) -> Result<Re
     let healed = Instant::now();
     eprintln!("chaos: all faults are taken back, no more load");
     let deposits = traffic.stop().await?;
-    stage.settle(healed + AT_REST, &mut report).await?;
+    let settled = stage.settle(healed + AT_REST, &mut report).await;
+    if settled.is_err() {
+        eprintln!("{report}");
+    }
+    settled?;
     report.recovered_after = healed.elapsed();
     report.audit = stage.system.audit_now().await?;
     report.books = books::compare(&stage.system, &deposits).await?;
@@ -114,6 +118,11 @@ async fn run_on(stage: &mut Stage, plan: &Plan, settings: Settings) -> Result<Re
         report.books.wrong.is_empty(),
         "{}",
         report.books.wrong.join("\n")
+    );
+    ensure!(
+        report.audit.cases == 0,
+        "messages that nobody could take in: {}",
+        stage.cases().await?.join("\n")
     );
     ensure!(
         report.crashes.is_empty(),

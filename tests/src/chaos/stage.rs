@@ -6,6 +6,7 @@ use super::report::Report;
 use crate::postgres::Postgres;
 use crate::system::{Databases, System};
 use anyhow::{Context as _, Result, ensure};
+use orchestrator::saga::CASE_WORKFLOW;
 use orchestrator::site::{Server, SiteError, User};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
@@ -199,6 +200,13 @@ impl Stage {
         self.system
             .until_at_rest(until.saturating_duration_since(Instant::now()))
             .await
+    }
+
+    /// What stands in the cases that are no saga's.
+    pub(super) async fn cases(&self) -> Result<Vec<String>> {
+        let records = self.system.records().await?.into_iter();
+        let cases = records.filter(|record| record.workflow == CASE_WORKFLOW);
+        Ok(cases.map(|record| record.cause).collect())
     }
 
     /// Whether the fault met something that ran.
