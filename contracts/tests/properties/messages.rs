@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use contracts::codec::Encoding;
 use contracts::command::{Movement, WalletGet, WalletRevert, WalletUpdate};
-use contracts::event::DepositCompleted;
-use contracts::intake::{OperatorRequest, Signal, StartRequest};
+use contracts::event::{DepositCompleted, DepositTurnedBack};
+use contracts::intake::{Finding, OperatorRequest, OperatorVerb, Signal, StartRequest};
 use contracts::quote::{Quote, RateReply, RateRequest, Rounding};
 use contracts::reply::{
     Effect, EntryView, OperationState, OperationView, RejectCode, WalletReply, WalletView,
@@ -58,6 +58,7 @@ fn every_reader(bytes: &[u8]) {
     breaks_nothing::<RateRequest>(bytes);
     breaks_nothing::<RateReply>(bytes);
     breaks_nothing::<DepositCompleted>(bytes);
+    breaks_nothing::<DepositTurnedBack>(bytes);
     breaks_nothing::<StartRequest>(bytes);
     breaks_nothing::<Signal>(bytes);
     breaks_nothing::<OperatorRequest>(bytes);
@@ -254,6 +255,38 @@ fn completed() -> impl Strategy<Value = DepositCompleted> {
         )
 }
 
+fn verb() -> impl Strategy<Value = OperatorVerb> {
+    let finding = prop::sample::select(vec![Finding::Applied, Finding::NotApplied]);
+    // A reply that is null is no reply, so it is read back as none.
+    let reply = json().prop_filter("a reply", |reply| !reply.is_null());
+    let resolve = (
+        prop::option::of(operation()),
+        prop::option::of(finding),
+        text(12),
+        prop::option::of(reply),
+    );
+    prop_oneof![
+        prop::sample::select(vec![
+            OperatorVerb::Cancel,
+            OperatorVerb::Recheck,
+            OperatorVerb::Compensate,
+            OperatorVerb::RetryNow,
+            OperatorVerb::Hold,
+            OperatorVerb::Release,
+        ]),
+        text(12).prop_map(|owner| OperatorVerb::Assign { owner }),
+        text(12).prop_map(|request| OperatorVerb::Approve { request }),
+        resolve.prop_map(|(operation_id, finding, evidence, reply)| {
+            OperatorVerb::Resolve {
+                operation_id,
+                finding,
+                evidence,
+                reply,
+            }
+        }),
+    ]
+}
+
 proptest! {
     #[test]
     fn wallet_messages_come_back(
@@ -270,18 +303,31 @@ proptest! {
     #[test]
     fn rates_and_events_come_back(event in completed(), from in code(), to in code(), message in text(20)) {
         let (rate, source) = (event.quote.rate.clone(), event.quote.rate_source.clone());
+        let rate_source = source.clone();
         comes_back(&RateReply::Rate { rate, source, quoted_at: event.completed_at });
         comes_back(&RateReply::Unavailable { message });
+        comes_back(&DepositTurnedBack {
+            saga_id: event.saga_id.clone(),
+            provider: event.provider.clone(),
+            external_id: event.external_id.clone(),
+            customer: Some(event.customer.clone()),
+            paid: Some(event.paid),
+            status: "compensated".to_owned(),
+            reason: rate_source,
+            ended_at: event.completed_at,
+        });
         comes_back(&RateRequest { from, to });
         comes_back(&event);
     }
 
     #[test]
     fn what_comes_in_comes_back(
-        saga_id in saga(), workflow in text(10), id in text(20), name in step(), body in json(), reason in text(20),
+        saga_id in saga(), workflow in text(10), id in text(20), name in step(), body in json(), reason in text(20), verb in verb(),
     ) {
-        let verb = contracts::intake::OperatorVerb::Cancel;
-        comes_back(&OperatorRequest { saga_id: saga_id.clone(), id: id.clone(), verb, reason, by: workflow.clone() });
+        let request = OperatorRequest { saga_id: saga_id.clone(), id: id.clone(), verb, reason, by: workflow.clone() };
+        // Checked without a panic; what is refused is refused with a reason.
+        prop_assert!(request.check().err().is_none_or(|reason| !reason.is_empty()));
+        comes_back(&request);
         comes_back(&StartRequest { workflow, id: id.clone(), input: body.clone() });
         comes_back(&Signal { saga_id, name, id, body });
     }

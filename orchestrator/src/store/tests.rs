@@ -11,10 +11,12 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
+use contracts::intake::{Finding, OperatorRequest, OperatorVerb};
+
 use super::{decode, encode};
 use crate::arbitrary::{json as any_json, pick, replace, scalar};
 use crate::saga::action::{Command, Decision};
-use crate::saga::input::{Answer, Arrival, Cancel, Input, Reply, Signal};
+use crate::saga::input::{Answer, Arrival, Cancel, Input, Operator, Reply, Signal};
 use crate::saga::record::{Direction, SagaRecord};
 use crate::saga::rules::{self, Capabilities, Rules};
 use crate::saga::{Turn, decide, start};
@@ -63,6 +65,8 @@ enum Move {
     /// Another replica, or the same one, continues.
     Resume(u8),
     Cancel,
+    /// An operator asks for this.
+    Operate(OperatorVerb),
     /// The provider says this, as a start.
     Arrive(usize, i64),
     /// A signal with this id and body.
@@ -94,6 +98,40 @@ fn answer_kind() -> impl Strategy<Value = AnswerKind> {
     ]
 }
 
+fn verb() -> impl Strategy<Value = OperatorVerb> {
+    let operations = ["", "revert-", "status-"].map(|prefix| {
+        format!("{prefix}deposit/prov-x/p%2F%C3%A9/account:a")
+            .parse()
+            .expect("an id")
+    });
+    let resolve = (
+        prop::option::of(prop::sample::select(operations.to_vec())),
+        prop::option::of(prop::sample::select(vec![
+            Finding::Applied,
+            Finding::NotApplied,
+        ])),
+        prop::option::of(scalar()),
+    );
+    prop_oneof![
+        4 => prop::sample::select(vec![
+            OperatorVerb::Cancel,
+            OperatorVerb::Recheck,
+            OperatorVerb::Compensate,
+            OperatorVerb::RetryNow,
+            OperatorVerb::Hold,
+            OperatorVerb::Release,
+        ]),
+        1 => Just(OperatorVerb::Assign { owner: "ana".to_owned() }),
+        1 => (0..9_u8).prop_map(|id| OperatorVerb::Approve { request: format!("o{id}") }),
+        3 => resolve.prop_map(|(operation_id, finding, reply)| OperatorVerb::Resolve {
+            operation_id,
+            finding,
+            evidence: "looked".to_owned(),
+            reply,
+        }),
+    ]
+}
+
 fn a_move() -> impl Strategy<Value = Move> {
     let said = prop_oneof![
         3 => prop::sample::select(MEANINGS.as_slice()).prop_map(|meaning| fact(meaning, 1000)),
@@ -106,6 +144,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         3 => prop_oneof![Just(0), Just(3700), -5..90_i64].prop_map(Move::Time),
         2 => (0..3_u8).prop_map(Move::Resume),
         1 => Just(Move::Cancel),
+        3 => verb().prop_map(Move::Operate),
         2 => (0..MEANINGS.len(), prop_oneof![Just(1000), Just(2000)])
             .prop_map(|(meaning, minor)| Move::Arrive(meaning, minor)),
         2 => (0..4_u8, said).prop_map(|(id, body)| Move::Signal(id, body)),
@@ -219,6 +258,21 @@ impl Saga {
                 message_id,
                 reason: "asked".to_owned(),
                 by: "op".to_owned(),
+            }),
+            Move::Operate(verb) => Input::Operator(Operator {
+                request: OperatorRequest {
+                    saga_id: self.record.saga_id.clone(),
+                    id: format!("o{}", self.messages % 9),
+                    verb: verb.clone(),
+                    reason: "found so".to_owned(),
+                    by: if self.messages.is_multiple_of(2) {
+                        "ana"
+                    } else {
+                        "ben"
+                    }
+                    .to_owned(),
+                },
+                message_id,
             }),
             Move::Arrive(meaning, minor) => Input::Arrival(Arrival {
                 message_id,
