@@ -368,8 +368,9 @@ impl Actor {
                 return Err(Trouble::Lasting(error.to_string()));
             }
         };
-        // Whoever took the saga over may have got it with a message that we still hold.
-        if self.is_driven_elsewhere() {
+        // Whoever took the saga over may have got it with a message that we still hold, and may have
+        // acknowledged it: from here on it drives nothing for us, even where the saga rests.
+        if matches!(self.state, State::Present { .. }) && !self.is_ours() {
             self.leave();
         }
         Ok(())
