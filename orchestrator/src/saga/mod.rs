@@ -288,6 +288,13 @@ fn advance(
             Advance::Rest => break,
         }
     }
+    // What was to be sent again is not done any more if the saga has turned back meanwhile.
+    if record.direction != Direction::Forward {
+        commands.retain(|command| {
+            let mut steps = record.steps.iter();
+            steps.all(|step| step.forward.operation_id != command.operation_id)
+        });
+    }
     // Whoever sends is the owner, and a new owner has a higher fence than any before. Where nothing is
     // in flight nobody else has to be waited for, and whoever decides drives the saga from here on.
     if record.owner != turn.replica && (!commands.is_empty() || !record.has_in_flight()) {
