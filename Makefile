@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help tools cli build demo up chaos fuzz test lint doc check
+.PHONY: help tools cli build demo up test explore planted chaos fuzz lint doc check
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -34,6 +34,12 @@ fuzz: ## the property tests for longer (CASES=10000)
 test: tools cli ## all tests; needs neither a running server nor a database
 	cargo build --workspace --bins
 	cargo test --workspace
+
+explore: ## every order of what may happen in small worlds (EXPLORE=large for more faults)
+	cargo test -p saga-tests --test explore -- --nocapture
+
+planted: ## faults planted in a copy of the source: the harness notices each (FAULT=part of a name)
+	cargo test -p saga-tests --test planted -- --ignored --nocapture
 
 lint: ## format and clippy, warnings denied
 	cargo fmt --all --check
