@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod deposit;
 pub mod explore;
 pub mod http;
+pub mod judge;
 pub mod load;
 pub mod nats_cli;
 pub mod observe;
