@@ -17,4 +17,5 @@ pub mod person;
 pub mod planted;
 pub mod postgres;
 pub mod sender;
+pub mod sim;
 pub mod system;
