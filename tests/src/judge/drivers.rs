@@ -18,13 +18,22 @@ impl Drivers {
         self.touched.insert(saga.to_owned());
     }
 
+    /// The saga, and the generations that it may be the driver of.
+    fn touch_with_later(&mut self, saga: &str) {
+        let first = saga.split("/again:").next().unwrap_or(saga).to_owned();
+        for generation in 2..6 {
+            self.touched.insert(format!("{first}/again:{generation}"));
+        }
+        self.touch(saga);
+    }
+
     pub(super) fn armed(&mut self, saga: &str) {
         self.timers.insert(saga.to_owned());
     }
 
     pub(super) fn disarmed(&mut self, saga: &str) {
         self.timers.remove(saga);
-        self.touch(saga);
+        self.touch_with_later(saga);
     }
 
     pub(super) fn fired(&mut self, saga: &str, message: String) {
@@ -49,28 +58,26 @@ impl Drivers {
         if let Some(of_saga) = self.by_saga.get_mut(&about) {
             of_saga.remove(message);
         }
-        // Later generations of a payment's saga are driven by what was said about the first.
-        let later: Vec<String> = self
-            .by_saga
-            .range(format!("{about}/")..format!("{about}0"))
-            .map(|(saga, _)| saga.clone())
-            .collect();
-        self.touched.extend(later);
-        self.touch(&about);
-        for generation in 2..5 {
-            self.touch(&format!("{about}/again:{generation}"));
-        }
+        self.touch_with_later(&about);
         !self.fired.contains(message)
     }
 
+    /// Whether anything will wake the saga. A later generation of a payment's saga is started by the one
+    /// before it, and until it has a driver of its own, that one's is its driver.
     pub(super) fn is_driven(&self, saga: &str) -> bool {
         let first = saga.split("/again:").next().unwrap_or(saga);
-        let has_message = |saga: &str| {
-            self.by_saga
-                .get(saga)
-                .is_some_and(|messages| !messages.is_empty())
-        };
-        self.timers.contains(saga) || has_message(saga) || has_message(first)
+        let number = saga
+            .strip_prefix(first)
+            .and_then(|rest| rest.strip_prefix("/again:"))
+            .and_then(|number| number.parse::<u32>().ok())
+            .unwrap_or(1);
+        let earlier = (2..=number).map(|number| format!("{first}/again:{number}"));
+        std::iter::once(first.to_owned())
+            .chain(earlier)
+            .any(|saga| {
+                let messages = self.by_saga.get(&saga);
+                self.timers.contains(&saga) || messages.is_some_and(|open| !open.is_empty())
+            })
     }
 
     pub(super) fn touched(&mut self) -> BTreeSet<String> {
