@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
-use contracts::command::{CommandHeader, WalletCommand};
+use contracts::command::{CommandHeader, WalletCommand, WalletGet};
 use contracts::id::{CustomerId, Region, SagaId};
-use contracts::reply::WalletReply;
+use contracts::reply::{WalletReply, WalletView};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use orchestrator::clock::Clock;
@@ -122,6 +122,18 @@ impl Databases {
                 }
                 let seen = room.look(&region, &ids).await?;
                 Ok((reply, seen))
+            })
+        })
+    }
+
+    /// One question to a region's wallet.
+    pub(super) fn look(&self, region: &str, get: WalletGet, now: Timestamp) -> WalletView {
+        let region = region.to_owned();
+        self.run(move |rooms| {
+            Box::pin(async move {
+                let room = rooms.room(&region)?;
+                let clock = region_agent::clock::Clock::told(Arc::new(move || now));
+                Ok(Wallet::new(room.ledger.clone(), clock).get(&get).await)
             })
         })
     }

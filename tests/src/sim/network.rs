@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use contracts::command::{CommandHeader, WalletCommand};
+use contracts::command::{CommandHeader, WalletCommand, WalletGet};
 use contracts::id::SagaId;
 use contracts::reply::{Effect, WalletReply};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use orchestrator::driver::Engine;
-use orchestrator::participants::{Perform, answer, header, wallet_command};
+use orchestrator::participants::{Asked, Perform, answer, asked, header, status};
 use orchestrator::saga::action::Command;
 use orchestrator::saga::input::{Answer, Reply};
 use orchestrator::saga::record::Participant;
@@ -172,7 +172,7 @@ impl Inner {
     }
 
     async fn local(&self, saga: &SagaId, command: &Command, point: &str) -> Answer {
-        let request = match wallet_command(command) {
+        let request = match asked(command) {
             Ok(request) => request,
             Err(refusal) => return refusal,
         };
@@ -185,12 +185,12 @@ impl Inner {
         tokio::time::sleep(wait).await;
         self.process.alive().await;
         let now = self.process.clock.now();
-        let reply = self.world.wallet(REGIONS[0], header, request, now);
+        let answer = self.world.ask(REGIONS[0], header, &request, command, now);
         if self.strikes("agent-unavailable", saga, point) {
             let message = "the connection broke".to_owned();
             return Answer::Unknown { message };
         }
-        answer(reply, command)
+        answer
     }
 
     async fn remote(
@@ -210,7 +210,7 @@ impl Inner {
         if self.strikes("disconnected", saga, point) {
             return not_executed("disconnected");
         }
-        let request = match wallet_command(command) {
+        let request = match asked(command) {
             Ok(request) => request,
             Err(refusal) => return Some(refusal),
         };
@@ -264,7 +264,7 @@ impl Inner {
     }
 
     /// A request reaches one of the region's agents.
-    async fn arrive(&self, out: Out, request: WalletCommand, travel: &str) {
+    async fn arrive(&self, out: Out, request: Asked, travel: &str) {
         let world = &self.world;
         let Participant::Region(region) = &out.command.participant else {
             return;
@@ -281,22 +281,23 @@ impl Inner {
         let header = header(&out.saga, &out.command);
         let reply = if strikes("agent-busy") {
             let retry_after_ms = 50;
-            WalletReply::Busy { retry_after_ms }
+            answer(WalletReply::Busy { retry_after_ms }, &out.command)
         } else if strikes("agent-crash-before") {
             return;
         } else {
             let unavailable = strikes("agent-unavailable");
             let message = "the database went away".to_owned();
+            let cannot_tell = Answer::Unknown { message };
             if unavailable && world.chance.draw("before", travel).is_multiple_of(2) {
-                WalletReply::Unavailable { message }
+                cannot_tell
             } else {
                 let now = world.now_off(skew);
-                let reply = world.wallet(region.as_str(), header, request, now);
+                let reply = world.ask(region.as_str(), header, &request, &out.command, now);
                 if strikes("agent-crash-after") {
                     return;
                 }
                 match unavailable {
-                    true => WalletReply::Unavailable { message },
+                    true => cannot_tell,
                     false => reply,
                 }
             }
@@ -315,7 +316,7 @@ impl Inner {
                 world.chance.between("back", &back, 1, 120)
             };
             tokio::time::sleep(wait).await;
-            self.hear(&out, answer(reply.clone(), &out.command)).await;
+            self.hear(&out, reply.clone()).await;
         }
     }
 
@@ -373,6 +374,27 @@ fn shown(answer: Option<&Answer>) -> String {
 }
 
 impl World {
+    /// A wallet is asked for something, and what its answer means to the one who asked.
+    fn ask(
+        &self,
+        region: &str,
+        header: CommandHeader,
+        request: &Asked,
+        command: &Command,
+        now: Timestamp,
+    ) -> Answer {
+        match request {
+            Asked::To(request) => {
+                answer(self.wallet(region, header, request.clone(), now), command)
+            }
+            Asked::About(get) => self.look(region, get, now),
+        }
+    }
+
+    fn look(&self, region: &str, get: &WalletGet, now: Timestamp) -> Answer {
+        status(self.databases.look(region, get.clone(), now), get)
+    }
+
     /// A wallet takes up a command; what it says of it afterwards is seen.
     pub(super) fn wallet(
         &self,

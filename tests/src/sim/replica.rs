@@ -11,7 +11,6 @@ use orchestrator::consume::{self, Incoming};
 use orchestrator::driver::{Engine, Limits};
 use orchestrator::intake::Intake;
 use orchestrator::metrics::Metrics;
-use orchestrator::saga::rules::Rules;
 use orchestrator::timers::Timers;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -158,7 +157,7 @@ impl Replicas {
             workflows::all(),
             Arc::new(network.clone()),
             clock,
-            Rules::default(),
+            world.rules(),
             Limits::default().within(world.max_ack_pending()),
             metrics,
         );

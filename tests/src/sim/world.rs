@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contracts::command::{CommandHeader, WalletCommand};
-use contracts::id::OperationId;
+use contracts::id::{OperationId, Region};
 use jiff::{SignedDuration, Timestamp};
+use orchestrator::saga::rules::{Capabilities, Rules};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,7 @@ use super::chance::Chance;
 use super::consumer::{Consumer, Kind};
 use super::database::Databases;
 use super::replica::Replicas;
-use super::script::Script;
+use super::script::{REGIONS, Script};
 use super::stream::Stream;
 use crate::judge::{Breach, Judge, Observation};
 
@@ -99,6 +100,18 @@ impl World {
             executed: Mutex::default(),
             max_ack_pending: i64::from(max_ack_pending),
         })
+    }
+
+    /// In some worlds the last region's wallet is said to keep no tombstones, so that it has to be asked.
+    pub(super) fn rules(&self) -> Rules {
+        let mut rules = Rules::default();
+        if self.chance.draw("rules", "").is_multiple_of(4)
+            && let Some(region) = REGIONS.last().and_then(|region| Region::new(*region).ok())
+        {
+            let none = Capabilities { tombstone: false };
+            rules.capabilities.insert(region, none);
+        }
+        rules
     }
 
     pub(super) fn max_ack_pending(&self) -> i64 {
