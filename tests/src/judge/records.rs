@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::breach::{Breach, Invariant};
 
-/// Steps that need not be stored before they leave: they move nothing and are found again by a natural
-/// key. Nothing that moves money is among them.
-const REPEATABLE: [&str; 3] = [
+/// Commands that need not be stored before they leave: they move nothing, and are questions or found again
+/// by a natural key. Nothing that moves money is among them.
+const REPEATABLE: [&str; 4] = [
+    "wallet.get",
     "payments.find_or_create",
     "payments.mark_successful",
     "fx.quote",
