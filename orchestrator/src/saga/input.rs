@@ -56,7 +56,7 @@ pub enum Answer {
         /// For a person.
         message: String,
     },
-    /// This attempt was not executed (busy, expired, nobody there); earlier ones may have been.
+    /// This attempt was not executed and never will be (nobody there, not sent); earlier ones may have been.
     NotExecuted {
         /// Short code.
         code: String,
