@@ -29,7 +29,7 @@ use crate::saga::input::{Arrival, Input, Reply};
 use crate::saga::record::CaseReason;
 use crate::saga::rules::Rules;
 use crate::saga::{self, CASE_WORKFLOW, Turn, Workflow};
-use crate::store::{CommitOutcome, StateLog, Timer, Write};
+use crate::store::{CommitOutcome, LoadError, StateLog, Timer, Write};
 use crate::telemetry;
 use crate::workflows::Workflows;
 
@@ -238,7 +238,13 @@ impl Engine {
                 tracing::warn!(saga.id = %record.saga_id, ?reason, cause = record.cause, "case opened");
                 Settled::Done
             }
-            CommitOutcome::Conflict => Settled::Done,
+            // The same case, it seems. A write that was refused because another one was on its way proves
+            // nothing of that one, and what is settled here is acknowledged.
+            CommitOutcome::Conflict => match self.0.store.load(&record.saga_id).await {
+                Ok(Some(_)) | Err(LoadError::Undecodable { .. }) => Settled::Done,
+                Ok(None) => Settled::Again("the case was not stored".to_owned()),
+                Err(error @ LoadError::Unreachable(_)) => Settled::Again(error.to_string()),
+            },
             CommitOutcome::Rejected(reason) | CommitOutcome::Unknown(reason) => {
                 Settled::Again(reason)
             }
