@@ -205,8 +205,12 @@ impl Actor {
                     Settled::Again("the timer is ahead of this clock".to_owned()),
                 );
             }
-            // It was fetched here and lay too long: another replica has it as well, and drives by it.
-            Progress::Ignored(Ignored::Seen) if self.is_driven_elsewhere() => {
+            // It was fetched here and lay too long: another replica has it as well, and drives by it. Or
+            // it is a timer that fires into a saga which another replica has taken over, perhaps by a
+            // message that was acknowledged while that one stood still: then nothing else would wake it.
+            Progress::Ignored(Ignored::Seen | Ignored::NothingDue)
+                if self.is_driven_elsewhere() =>
+            {
                 settle(done, Settled::Left);
                 self.release();
             }
