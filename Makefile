@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help tools cli build demo up test explore planted chaos fuzz lint doc check
+.PHONY: help tools cli build demo up test sim explore planted chaos fuzz lint doc check
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -34,6 +34,9 @@ fuzz: ## the property tests for longer (CASES=10000)
 test: tools cli ## all tests; needs neither a running server nor a database
 	cargo build --workspace --bins
 	cargo test --workspace
+
+sim: ## seeded random worlds (SEEDS=n, FIRST=k; SEED=x or SCRIPT=file to see one again)
+	SEEDS=$(SEEDS) FIRST=$(FIRST) SEED=$(SEED) SCRIPT=$(SCRIPT) cargo test -p saga-tests --test simulation -- $(ARGS)
 
 explore: ## every order of what may happen in small worlds (EXPLORE=large for more faults)
 	cargo test -p saga-tests --test explore -- --nocapture

@@ -21,7 +21,7 @@ use saga_tests::sim::shrink::shrink;
 use saga_tests::sim::{Outcome, Script, run};
 
 /// Worlds of a run that names no seeds: within a minute on two busy cores.
-const USUAL: u64 = 150;
+const USUAL: u64 = 100;
 
 /// With fewer worlds than this some kind of fault may well not occur.
 const ENOUGH: u64 = 100;
@@ -75,10 +75,50 @@ fn simulate(shrinks: bool) -> anyhow::Result<()> {
     if let Some(seed) = number("SEED")? {
         return one(&Script::of_seed(seed), shrinks);
     }
+    once_broken()?;
     let first = number("FIRST")?.unwrap_or(1);
     let count = number("SEEDS")?.unwrap_or(USUAL);
     say(&format!("seeds {first} to {}", first + count - 1));
+    the_same_again(first)?;
     many(first, count, shrinks)
+}
+
+/// Worlds in which something was broken once, as small as they were found.
+fn once_broken() -> anyhow::Result<()> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("worlds");
+    let mut files = std::fs::read_dir(&directory)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<Vec<PathBuf>>>()?;
+    files.sort();
+    for file in &files {
+        let script: Script = serde_json::from_slice(&std::fs::read(file)?)?;
+        if let Some(breach) = run(&script)?.breach {
+            bail!("BROKEN again: {}: {breach}", file.display());
+        }
+    }
+    say(&format!(
+        "{} worlds in which something was broken once",
+        files.len()
+    ));
+    Ok(())
+}
+
+/// A seed is a world: run twice, it is the same twice, or no schedule could be replayed.
+fn the_same_again(seed: u64) -> anyhow::Result<()> {
+    let script = Script::of_seed(seed);
+    let (first, second) = (run(&script)?, run(&script)?);
+    let differs = first
+        .trace
+        .iter()
+        .zip(&second.trace)
+        .find(|(first, second)| first != second);
+    if let Some((first, second)) = differs {
+        bail!("seed {seed} is not the same twice: {first:?}, then {second:?}");
+    }
+    if first.trace.len() != second.trace.len() {
+        bail!("seed {seed} is not as long twice");
+    }
+    Ok(())
 }
 
 fn one(script: &Script, shrinks: bool) -> anyhow::Result<()> {

@@ -84,7 +84,9 @@ impl Drivers {
         std::mem::take(&mut self.touched)
     }
 
-    pub(super) fn left_over(&self) -> Option<&str> {
-        self.open.keys().next().map(String::as_str)
+    /// Messages that are not acknowledged, and whom they wake.
+    pub(super) fn left_over(&self) -> impl Iterator<Item = (&str, &str)> {
+        let open = self.open.iter();
+        open.map(|(message, saga)| (message.as_str(), saga.as_str()))
     }
 }

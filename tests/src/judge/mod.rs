@@ -178,7 +178,8 @@ impl Judge {
     pub fn check_at_rest(&mut self) -> Result<(), Breach> {
         self.check_after_move()?;
         for record in self.records.all() {
-            if !record.is_terminal() && record.status() != "needs_review" {
+            if !record.is_terminal() && record.status() != "needs_review" && !record.asks_in_vain()
+            {
                 self.noted.push(Breach::new(
                     Invariant::ComesToAnEnd,
                     record.saga(),
@@ -192,7 +193,11 @@ impl Judge {
                 &mut self.noted,
             );
         }
-        if let Some(message) = self.drivers.left_over() {
+        let in_vain = |saga: &str| {
+            let record = self.records.latest(saga);
+            record.is_some_and(records::Record::asks_in_vain)
+        };
+        if let Some((message, _)) = self.drivers.left_over().find(|(_, saga)| !in_vain(saga)) {
             self.noted.push(Breach::new(
                 Invariant::ComesToAnEnd,
                 "",

@@ -254,6 +254,13 @@ impl Record {
         !self.is_terminal() && !rests && self.body["hold"].is_null()
     }
 
+    /// A participant that keeps no tombstones knows nothing of a step and cannot forbid it: only a person
+    /// can say that it will never come. The saga has a case and goes on asking.
+    pub(super) fn asks_in_vain(&self) -> bool {
+        let asks = self.cause().contains("status of ") && !self.is_terminal();
+        asks && self.body["case"]["reason"] == "overdue"
+    }
+
     fn epoch(&self) -> u64 {
         self.body["epoch"].as_u64().unwrap_or(0)
     }

@@ -62,7 +62,7 @@ const REPLICAS: usize = 2;
 const TROUBLED: Duration = Duration::from_secs(120);
 
 /// How long a world may take to come to rest once nothing disturbs it any more.
-const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 
 /// Lets a world happen.
 ///
