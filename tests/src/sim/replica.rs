@@ -12,7 +12,7 @@ use orchestrator::driver::{Engine, Limits};
 use orchestrator::intake::Intake;
 use orchestrator::metrics::Metrics;
 use orchestrator::timers::Timers;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::consumer::{ACK_WAIT, Delivery, Kind};
@@ -35,7 +35,33 @@ pub(super) struct Process {
     pub(super) index: usize,
     pub(super) name: String,
     pub(super) clock: Clock,
-    life: watch::Sender<Life>,
+    state: Arc<State>,
+}
+
+/// Whether a process lives. Those who wait for it go on in the order in which they came: the same in each
+/// run of a seed.
+#[derive(Debug)]
+struct State {
+    life: Mutex<Life>,
+    changed: Notify,
+}
+
+impl State {
+    fn get(&self) -> Life {
+        *self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes it from one to the other, if it is the one.
+    fn turn(&self, from: Life, to: Life) -> bool {
+        let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = *life == from;
+        if turns {
+            *life = to;
+        }
+        drop(life);
+        self.changed.notify_waiters();
+        turns
+    }
 }
 
 impl Process {
@@ -62,28 +88,33 @@ impl Process {
 
     /// Waits while it stands still, then says whether it lives.
     pub(super) async fn is_heard(&self) -> bool {
-        let mut life = self.life.subscribe();
-        let seen = life.wait_for(|life| *life != Life::Frozen).await;
-        seen.is_ok_and(|life| *life == Life::Running)
+        loop {
+            let changed = self.state.changed.notified();
+            match self.state.get() {
+                Life::Running => return true,
+                Life::Dead => return false,
+                Life::Frozen => changed.await,
+            }
+        }
     }
 
     fn freeze(&self, world: &Arc<World>, still: Duration) {
-        if *self.life.borrow() != Life::Running {
+        if !self.state.turn(Life::Running, Life::Frozen) {
             return;
         }
-        self.life.send_replace(Life::Frozen);
-        let (life, world, name) = (self.life.clone(), world.clone(), self.name.clone());
+        let (state, world, name) = (self.state.clone(), world.clone(), self.name.clone());
         tokio::spawn(async move {
             tokio::time::sleep(still).await;
-            life.send_if_modified(|life| {
-                let thaws = *life == Life::Frozen;
-                if thaws {
-                    *life = Life::Running;
-                    world.tell("", &format!("{name} goes on after {still:?}"));
-                }
-                thaws
-            });
+            if state.turn(Life::Frozen, Life::Running) {
+                world.tell("", &format!("{name} goes on after {still:?}"));
+            }
         });
+    }
+
+    fn die(&self) {
+        for life in [Life::Running, Life::Frozen] {
+            self.state.turn(life, Life::Dead);
+        }
     }
 }
 
@@ -144,7 +175,10 @@ impl Replicas {
             index,
             name: name.clone(),
             clock: clock.clone(),
-            life: watch::Sender::new(Life::Running),
+            state: Arc::new(State {
+                life: Mutex::new(Life::Running),
+                changed: Notify::new(),
+            }),
         });
         let log = Log {
             world: world.clone(),
@@ -194,7 +228,7 @@ impl Replicas {
         };
         let Some(replica) = place.take() else { return };
         drop(replicas);
-        replica.process.life.send_replace(Life::Dead);
+        replica.process.die();
         world.tell("", &format!("{name} dies"));
         let (world, index) = (world.clone(), replica.process.index);
         tokio::spawn(async move {

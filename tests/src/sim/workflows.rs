@@ -31,6 +31,7 @@ static TRANSFER: Workflow = Workflow {
     check_signal,
     run: transfer,
     arrival,
+    turned_back: |_| None,
 };
 
 /// A debit that people have to approve; it waits, then is paid out.
@@ -42,6 +43,7 @@ static WITHDRAWAL: Workflow = Workflow {
     check_signal,
     run: withdrawal,
     arrival,
+    turned_back: |_| None,
 };
 
 /// Two credits side by side, then some more, and perhaps all is refused.
@@ -53,6 +55,7 @@ static INSTALMENTS: Workflow = Workflow {
     check_signal,
     run: instalments,
     arrival,
+    turned_back: |_| None,
 };
 
 #[derive(Debug, Clone, Deserialize)]
