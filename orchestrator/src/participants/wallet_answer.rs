@@ -115,7 +115,6 @@ pub fn status(view: WalletView, get: &WalletGet) -> Answer {
 /// must stay within the signed numbers that participants keep it in, or none would take its commands again.
 const HIGHEST_FENCE: u64 = u64::MAX >> 2;
 
-
 /// Whether the effect is the one the command asks for.
 fn is_asked_for(effect: &Effect, command: &Command) -> bool {
     match (effect, asked(command)) {
