@@ -186,6 +186,15 @@ fn compare(saga: &str, before: &Record, after: &Record, noted: &mut Vec<Breach>)
         let message = format!("epoch {} follows {}", after.epoch(), before.epoch());
         breach(Invariant::RecordsGoForward, message);
     }
+    if after.text("owner") != before.text("owner") && after.epoch() <= before.epoch() {
+        let message = format!(
+            "{} takes it over from {} at revision {at} and stays at epoch {}",
+            after.text("owner"),
+            before.text("owner"),
+            after.epoch()
+        );
+        breach(Invariant::RecordsGoForward, message);
+    }
     if before.is_terminal() && after.status() != before.status() {
         let message = format!(
             "it had ended {} and is {} at revision {at}: {}",
@@ -198,6 +207,20 @@ fn compare(saga: &str, before: &Record, after: &Record, noted: &mut Vec<Breach>)
     if before.is_turned() && !after.is_turned() {
         let message = format!("it goes forward again at revision {at}");
         breach(Invariant::DirectionTurnsOnce, message);
+    }
+    let asked = after.body["direction"]["reason"] == "cancel_requested";
+    if !before.is_turned() && after.is_turned() && asked && before.is_past_pivot() {
+        let message = format!("it turns back at revision {at} although its pivot is applied");
+        breach(Invariant::DirectionTurnsOnce, message);
+    }
+    let signals = after.body["signals"].as_array().into_iter().flatten();
+    let ids: Vec<&Value> = signals.map(|signal| &signal["id"]).collect();
+    if let Some(id) = ids
+        .iter()
+        .find(|id| ids.iter().filter(|other| other == id).count() > 1)
+    {
+        let message = format!("signal {id} is kept twice at revision {at}");
+        breach(Invariant::FactsStay, message);
     }
     for (name, value) in before.body["facts"].as_object().into_iter().flatten() {
         if after.body["facts"].get(name) != Some(value) {
@@ -267,6 +290,13 @@ impl Record {
 
     fn is_turned(&self) -> bool {
         self.body["direction"]["going"] != "forward"
+    }
+
+    fn is_past_pivot(&self) -> bool {
+        let steps = self.body["steps"].as_array().into_iter().flatten();
+        steps
+            .filter(|step| step["pivot"] == true)
+            .any(|step| step["forward"]["outcome"] == "applied")
     }
 
     fn text(&self, field: &str) -> &str {

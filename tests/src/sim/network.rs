@@ -215,7 +215,10 @@ impl Inner {
             Err(refusal) => return Some(refusal),
         };
         let down = self.world.is_down(region);
-        if down == Some(false) || self.strikes("no-responders", saga, point) {
+        // A region that took the first sending may be gone when the next one comes.
+        let gone = !point.ends_with("#1")
+            && self.strikes("nobody-from-then-on", saga, command.operation_id.as_str());
+        if down == Some(false) || gone || self.strikes("no-responders", saga, point) {
             tokio::time::sleep(chance.between("core", point, 1, 50)).await;
             return not_executed("no_responders");
         }

@@ -72,7 +72,11 @@ impl Process {
             world.tell("", &format!("FAULT crash of {} at {point}", self.name));
             world.replicas.crash(world, &self.name, down);
         } else if world.chance.strikes("freeze", point) {
-            let still = world.chance.between("still", point, 500, 45_000);
+            // Half of them for less than a command lives.
+            let still = match world.chance.draw("short", point).is_multiple_of(2) {
+                true => world.chance.between("still", point, 500, 6_000),
+                false => world.chance.between("still", point, 6_000, 45_000),
+            };
             world.tell("", &format!("FAULT freeze of {} at {point}", self.name));
             self.freeze(world, still);
         }
