@@ -376,6 +376,14 @@ impl World {
                 );
             }
         }
+        // A timer that fired too early and was given back comes again when it is due.
+        for message in &self.messages {
+            if message.paused && message.body == Body::Due {
+                let stored = self.sagas[usize::from(message.saga)].stored;
+                let wake = stored.and_then(|(rec, _)| ground.record(rec).wake_at);
+                due.extend(wake.map(ms));
+            }
+        }
         let commands = self.net.iter().filter(|packet| packet.answer.is_none());
         due.extend(commands.map(|packet| ground.deadline_ms(packet.cmd)));
         due.into_iter().filter(|due| *due > 0).min()

@@ -265,7 +265,7 @@ fn pending_deposit() -> Scenario {
         allowed_cases: &["deadline_passed"],
         // Money that comes after the end is taken up by the next generation.
         max_sagas: 2,
-        bounds: bounds(1, 2),
+        bounds: bounds(0, 1),
         ..deposit("pending-deposit")
     }
 }
@@ -277,7 +277,7 @@ fn spent_deposit() -> Scenario {
         messages: vec![cancel(&scenario.first[0], "1")],
         spends: Some((customer(), 150)),
         expected: &["completed", "compensated", "cancelled"],
-        bounds: bounds(1, 2),
+        bounds: bounds(0, 1),
         ..scenario
     }
 }
