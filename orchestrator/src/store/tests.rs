@@ -239,7 +239,7 @@ impl Saga {
                     .as_str()
                     .unwrap_or("none")
                     .parse()
-                    .unwrap_or(self.record.saga_id.own_operation()),
+                    .unwrap_or_else(|_| self.record.saga_id.own_operation()),
                 attempt: 1,
                 answer: answer(kind, None),
             }),
