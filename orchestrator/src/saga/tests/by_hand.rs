@@ -4,6 +4,7 @@ mod clocks;
 mod money;
 mod people;
 mod walks;
+mod worlds;
 
 use contracts::audit::OperatorAnswer;
 use contracts::intake::{Finding, OperatorVerb};

@@ -16,10 +16,10 @@ const SEEDS: u64 = 500;
 const MOVES: u32 = 40;
 
 /// A sequence that is the same for the same seed (splitmix64).
-struct Choice(u64);
+pub(super) struct Choice(pub(super) u64);
 
 impl Choice {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +28,7 @@ impl Choice {
             .expect("small")
     }
 
-    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+    pub(super) fn of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 }
