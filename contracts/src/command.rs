@@ -85,8 +85,9 @@ pub struct WalletRevert {
     pub memo: Option<String>,
 }
 
-/// Reads one operation, or a customer's balances and latest entries. Exactly one field is given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Reads one operation, a customer's balances and latest entries, or the operations of a range of time.
+/// Exactly one field is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalletGet {
     /// The operation to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,6 +95,30 @@ pub struct WalletGet {
     /// The customer to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer: Option<CustomerId>,
+    /// The operations to list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<OperationRange>,
+}
+
+/// Operations by their first arrival, oldest first, a page at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationRange {
+    /// From this instant on.
+    pub since: Timestamp,
+    /// Before this one.
+    pub until: Timestamp,
+    /// Only what comes after this place: `next` of the page before, unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// At most so many; fewer where they would not fit into one message. 1 to
+    /// [`OperationRange::MAX_LIMIT`], which is also what absence means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+impl OperationRange {
+    /// Operations of one page at most.
+    pub const MAX_LIMIT: u32 = 500;
 }
 
 /// A command with its verb.

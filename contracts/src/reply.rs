@@ -194,6 +194,15 @@ pub enum WalletView {
         /// At most 100, newest first.
         entries: Vec<EntryView>,
     },
+    /// A page of operations, in the order of their first arrival. One that is being booked while the page
+    /// is read may be missing from it, though its time lies before that of others shown.
+    Operations {
+        /// As stored.
+        operations: Vec<OperationView>,
+        /// To be given as `after` for the next page; absent on the last one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<String>,
+    },
     /// The request cannot be understood.
     Invalid {
         /// The field to mend.

@@ -93,6 +93,36 @@ pub fn audit(saga: &SagaId, request_id: &str, digest: &str) -> String {
     )
 }
 
+/// Every event of one saga, whatever its region and name.
+#[must_use]
+pub fn events_of(saga_key: &str) -> String {
+    format!("billing.event.*.{saga_key}.>")
+}
+
+/// The parts of an event's subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventSubject<'a> {
+    /// The region token.
+    pub region: &'a str,
+    /// The key of the saga.
+    pub saga_key: &'a str,
+    /// The event's name.
+    pub event: &'a str,
+}
+
+/// Takes the subject of an event apart; `None` for one that [`event`] does not make.
+#[must_use]
+pub fn parse_event(subject: &str) -> Option<EventSubject<'_>> {
+    let rest = subject.strip_prefix("billing.event.")?;
+    let (region, rest) = rest.split_once('.')?;
+    let (saga_key, event) = rest.split_once('.')?;
+    (!event.contains('.')).then_some(EventSubject {
+        region,
+        saga_key,
+        event,
+    })
+}
+
 /// `billing.timer.<saga key>`: at most one armed timer a saga.
 #[must_use]
 pub fn timer(saga_key: &str) -> String {
@@ -175,6 +205,25 @@ mod tests {
                 if subject.contains(".start.") { 4 } else { 5 },
                 "{subject}"
             );
+        }
+    }
+
+    #[test]
+    fn the_subject_of_an_event_comes_apart_as_it_was_made() {
+        let saga = SagaId::from_parts("deposit", &["p", "a.b"]);
+        let region = Region::new("eu").expect("region");
+        let subject = event(&region, &saga, "deposit_completed");
+        let parts = parse_event(&subject).expect("an event");
+        assert_eq!(
+            (parts.region, parts.saga_key, parts.event),
+            ("eu", saga.key().as_str(), "deposit_completed")
+        );
+        for other in [
+            "billing.event.eu",
+            "billing.event.eu.x",
+            "billing.due.a.b.c",
+        ] {
+            assert_eq!(parse_event(other), None, "{other}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use contracts::audit::{AuditEntry, OperatorAnswer};
 use contracts::codec::Encoding;
-use contracts::command::{Movement, WalletGet, WalletRevert, WalletUpdate};
+use contracts::command::{Movement, OperationRange, WalletGet, WalletRevert, WalletUpdate};
 use contracts::event::{DepositCompleted, DepositTurnedBack};
 use contracts::id::{CustomerId, OperationId, Region, SagaId, StepName};
 use contracts::intake::{Finding, OperatorRequest, OperatorVerb, Signal, StartRequest};
@@ -85,8 +85,20 @@ fn commands() {
     check(
         "wallet_get",
         &WalletGet {
-            operation_id: None,
             customer: Some(customer()),
+            ..WalletGet::default()
+        },
+    );
+    check(
+        "wallet_get_operations",
+        &WalletGet {
+            operations: Some(OperationRange {
+                since: at(0),
+                until: at(60),
+                after: Some("2030-01-01T00:00:01.000000Z/deposit=2Fprov-x=2Fa".to_owned()),
+                limit: Some(100),
+            }),
+            ..WalletGet::default()
         },
     );
 }
@@ -169,7 +181,14 @@ fn replies() {
         created_at: at(0),
         reply: applied(moved),
     };
-    check("view_operation", &WalletView::Operation(view));
+    check("view_operation", &WalletView::Operation(view.clone()));
+    check(
+        "view_operations",
+        &WalletView::Operations {
+            operations: vec![view],
+            next: Some("2030-01-01T00:00:00.000000Z/deposit=2Fprov-x=2Fa=2Fb".to_owned()),
+        },
+    );
     let entry = EntryView {
         operation_id: operation(),
         movement: Movement::Credit,

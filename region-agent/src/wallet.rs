@@ -74,12 +74,13 @@ impl Wallet {
 
     /// Answers a question; nothing changes.
     pub async fn get(&self, get: &WalletGet) -> WalletView {
-        let view = match (&get.operation_id, &get.customer) {
-            (Some(operation_id), None) => self.ledger.view_operation(operation_id).await,
-            (None, Some(customer)) => self.ledger.view_wallet(customer).await,
-            (Some(_), Some(_)) | (None, None) => Ok(WalletView::Invalid {
+        let view = match (&get.operation_id, &get.customer, &get.operations) {
+            (Some(operation_id), None, None) => self.ledger.view_operation(operation_id).await,
+            (None, Some(customer), None) => self.ledger.view_wallet(customer).await,
+            (None, None, Some(range)) => self.ledger.view_operations(range).await,
+            _ => Ok(WalletView::Invalid {
                 field: "operation_id".to_owned(),
-                message: "give exactly one of `operation_id` and `customer`, \
+                message: "give exactly one of `operation_id`, `customer` and `operations`, \
                           such as {\"customer\":\"c-1\"}"
                     .to_owned(),
             }),

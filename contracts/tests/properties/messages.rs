@@ -297,7 +297,7 @@ proptest! {
         comes_back(&reply);
         comes_back(&view);
         comes_back(&WalletRevert { target: target.clone(), memo: None });
-        comes_back(&WalletGet { operation_id: Some(target), customer });
+        comes_back(&WalletGet { operation_id: Some(target), customer, operations: None });
     }
 
     #[test]

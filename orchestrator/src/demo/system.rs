@@ -409,8 +409,8 @@ pub(super) async fn wallet_of(
 ) -> Result<WalletView, String> {
     let region = Region::new(region).map_err(|error| error.to_string())?;
     let question = WalletGet {
-        operation_id: None,
         customer: Some(customer.clone()),
+        ..WalletGet::default()
     };
     let question = serde_json::to_vec(&question).map_err(|error| error.to_string())?;
     let answer = operator

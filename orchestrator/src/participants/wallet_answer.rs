@@ -105,9 +105,11 @@ pub fn status(view: WalletView, get: &WalletGet) -> Answer {
         WalletView::Unavailable { message } => Answer::Unknown {
             message: shortened(&message),
         },
-        WalletView::Operation(_) | WalletView::Wallet { .. } => Answer::Unknown {
-            message: "the participant answers another question".to_owned(),
-        },
+        WalletView::Operation(_) | WalletView::Wallet { .. } | WalletView::Operations { .. } => {
+            Answer::Unknown {
+                message: "the participant answers another question".to_owned(),
+            }
+        }
     }
 }
 

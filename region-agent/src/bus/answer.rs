@@ -155,6 +155,7 @@ fn view_status(view: &WalletView) -> (&'static str, Option<usize>, String) {
     match view {
         WalletView::Operation(_) => ("operation", None, String::new()),
         WalletView::Wallet { .. } => ("wallet", None, String::new()),
+        WalletView::Operations { .. } => ("operations", None, String::new()),
         WalletView::UnknownOperation { .. } => (
             "unknown_operation",
             Some(404),

@@ -11,6 +11,7 @@
 
 mod admin;
 mod error;
+mod listing;
 mod rows;
 mod text;
 mod transaction;

@@ -14,6 +14,11 @@ use sqlx::any::AnyRow;
 pub(super) const OPERATION: &str = "SELECT operation_id, saga_id, kind, state, params, fence, reply, reverted_by, created_at \
      FROM operations WHERE operation_key = $1";
 
+/// A page of operations after a place, by the index `operations_by_time`.
+pub(super) const OPERATIONS: &str = "SELECT operation_key, operation_id, saga_id, kind, state, params, fence, reply, reverted_by, created_at \
+     FROM operations WHERE (created_at, operation_key) > ($1, $2) AND created_at < $3 \
+     AND state <> 'claimed' ORDER BY created_at, operation_key LIMIT $4";
+
 const UPDATE: &str = "update";
 const REVERT: &str = "revert";
 

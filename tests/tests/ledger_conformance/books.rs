@@ -108,7 +108,7 @@ pub(crate) async fn views_show_operations_and_wallets(database: &Database<'_>) {
     stage.apply("revert-op", &revert("op")).await;
     let get = |operation: &str| WalletGet {
         operation_id: Some(id(operation)),
-        customer: None,
+        ..WalletGet::default()
     };
     match stage.wallet.get(&get("op")).await {
         WalletView::Operation(view) => {
@@ -126,10 +126,7 @@ pub(crate) async fn views_show_operations_and_wallets(database: &Database<'_>) {
     assert!(matches!(unknown, WalletView::UnknownOperation { .. }));
     let customer = Some(CustomerId::new("a").expect("customer"));
     for bad in [
-        WalletGet {
-            operation_id: None,
-            customer: None,
-        },
+        WalletGet::default(),
         WalletGet {
             customer: customer.clone(),
             ..get("op")
@@ -142,8 +139,8 @@ pub(crate) async fn views_show_operations_and_wallets(database: &Database<'_>) {
         stage.apply(&format!("c-{number}"), &credit("a", 1)).await;
     }
     let get = WalletGet {
-        operation_id: None,
         customer,
+        ..WalletGet::default()
     };
     match stage.wallet.get(&get).await {
         WalletView::Wallet {

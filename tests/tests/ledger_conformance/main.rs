@@ -2,6 +2,7 @@
 
 mod answers;
 mod books;
+mod listing;
 mod races;
 mod stage;
 
@@ -32,6 +33,9 @@ async fn conforms(database: &Database<'_>) {
     books::planted_errors_are_found(database).await;
     books::stats_count_what_stands(database).await;
     books::views_show_operations_and_wallets(database).await;
+    listing::pages_show_each_operation_of_a_range_once(database).await;
+    listing::a_page_fits_one_message(database).await;
+    listing::a_wrong_range_is_named(database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

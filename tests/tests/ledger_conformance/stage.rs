@@ -101,8 +101,8 @@ impl Stage {
     /// Balances and number of entries.
     pub(crate) async fn wallet_view(&self, customer: &str) -> (Vec<Money>, usize) {
         let get = WalletGet {
-            operation_id: None,
             customer: Some(CustomerId::new(customer).expect("customer")),
+            ..WalletGet::default()
         };
         match self.wallet.get(&get).await {
             WalletView::Wallet {
@@ -115,7 +115,7 @@ impl Stage {
     pub(crate) async fn state(&self, operation: &str) -> Option<OperationState> {
         let get = WalletGet {
             operation_id: Some(id(operation)),
-            customer: None,
+            ..WalletGet::default()
         };
         match self.wallet.get(&get).await {
             WalletView::Operation(view) => Some(view.state),
