@@ -1,5 +1,7 @@
 //! `region-agent`: arguments, telemetry, wiring, shutdown, exit code.
 
+mod by_hand;
+
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use contracts::id::CustomerId;
@@ -73,6 +75,10 @@ enum WalletCommand {
         /// The customer's id
         customer: CustomerId,
     },
+    /// Book one movement by hand, once for its operation id
+    Book(by_hand::Book),
+    /// Offset one operation by hand by a new entry, or forbid it when it never arrived
+    Revert(by_hand::Revert),
 }
 
 #[derive(Subcommand)]
@@ -229,6 +235,8 @@ async fn wallet(
             customer
         }
         WalletCommand::Show { customer } => customer,
+        WalletCommand::Book(command) => return by_hand::book(ledger, clock, command).await,
+        WalletCommand::Revert(command) => return by_hand::revert(ledger, clock, command).await,
     };
     match ledger.show_wallet(&customer).await? {
         Some(info) => {

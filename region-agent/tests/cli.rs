@@ -95,3 +95,33 @@ fn a_service_starts_without_nats_and_ends_when_told() {
     assert_eq!(agent.wait().expect("end").code(), Some(0));
     reader.join().expect("log");
 }
+
+#[test]
+fn a_movement_by_hand_happens_once_and_can_be_offset() {
+    let directory = tempfile::tempdir().expect("directory");
+    let directory = directory.path();
+    let book = "wallet book deposit/acme/p1 cust-a credit 12.50 EUR --reason lost";
+    check(directory, book, 0, "\"amount_minor\": 1250");
+    check(directory, book, 0, "\"answer\": \"applied\"");
+    check(directory, "wallet show cust-a", 0, "balance   12.50 EUR");
+    let other = "wallet book deposit/acme/p1 cust-a credit 13 EUR --reason other";
+    check(directory, other, 1, "money.amount_minor");
+    let revert = "wallet revert deposit/acme/p1 --reason twice";
+    check(directory, revert, 0, "\"effect\": \"offset\"");
+    check(directory, revert, 0, "revert-deposit/acme/p1");
+    check(directory, "wallet show cust-a", 0, "balance   0.00 EUR");
+    check(directory, "ledger verify", 0, "the books are right");
+    for wrong in [
+        "wallet book x cust-a sideways 1 EUR --reason r",
+        "wallet book x cust-a credit 1 EUR",
+        "wallet revert x",
+    ] {
+        check(directory, wrong, 64, "--help");
+    }
+    check(
+        directory,
+        "wallet book x cust-a credit 0.001 EUR --reason r",
+        1,
+        "decimals",
+    );
+}
