@@ -1,6 +1,20 @@
 //! The life of the connection.
 
-use super::{Payments, PaymentsError};
+use super::{Dialect, Payments, PaymentsError};
+
+impl Dialect {
+    /// The database behind an address.
+    pub(super) fn of(url: &str) -> Result<Self, PaymentsError> {
+        if url.starts_with("sqlite:") {
+            Ok(Self::Sqlite)
+        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+            Ok(Self::Postgres)
+        } else {
+            let scheme = url.split(':').next().unwrap_or_default();
+            Err(PaymentsError::Address(scheme.to_owned()))
+        }
+    }
+}
 
 impl Payments {
     /// A round trip to the database.

@@ -16,6 +16,7 @@ mod directory;
 mod error;
 mod model;
 mod moves;
+mod reading;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use model::{
     Announced, CurrencyTotal, ExpectedPayment, Found, FoundPayment, Marked, Payment, PaymentFilter,
     PaymentStatus, Refused, Totals,
 };
+pub use reading::{PaymentPage, PaymentPlace};
 
 use crate::callback::{CallbackFact, FactField, PaymentIdentity, short_text};
 use crate::regions::{RegionCache, Regions};
@@ -79,14 +81,7 @@ impl Payments {
         cache: RegionCache,
     ) -> Result<Self, PaymentsError> {
         sqlx::any::install_default_drivers();
-        let dialect = if url.starts_with("sqlite:") {
-            Dialect::Sqlite
-        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            Dialect::Postgres
-        } else {
-            let scheme = url.split(':').next().unwrap_or_default();
-            return Err(PaymentsError::Address(scheme.to_owned()));
-        };
+        let dialect = Dialect::of(url)?;
         let options = match dialect {
             // One connection: writers wait in the pool's fair queue and not in SQLite's retries.
             Dialect::Sqlite => AnyPoolOptions::new()

@@ -2,6 +2,7 @@
 
 mod ask;
 mod moving;
+mod reading;
 mod taking;
 
 use orchestrator::payments::Payments;
@@ -48,6 +49,8 @@ async fn suite(url: &str) {
     moving::ids_are_compared_byte_for_byte(&payments).await;
     moving::pages_have_no_gaps(&payments).await;
     moving::totals_pass_64_bits(&payments).await;
+    reading::a_reader_sees_each_payment_of_a_range_once(&payments, url).await;
+    reading::a_reader_changes_nothing(url).await;
     let again = open(url).await;
     let before = payments.totals().await.expect("totals");
     assert_eq!(
