@@ -30,16 +30,35 @@ pub(super) fn left_over(workflow: &Workflow, record: &SagaRecord) -> Vec<Note> {
         .collect()
 }
 
+/// What stands between a saga's id and the number of its generation.
+const PREFIX: &str = "/again:";
+
 /// The saga that takes up what came after this one had ended.
 #[must_use]
 pub fn next_generation(saga_id: &SagaId) -> SagaId {
-    const PREFIX: &str = "/again:";
-    let text = saga_id.as_str();
-    let (base, number) = text
-        .rsplit_once(PREFIX)
-        .and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)))
-        .unwrap_or((text, 1));
+    let (base, number) = generation(saga_id);
     // Both parts are printable already, so this is an id whenever the first one was.
     SagaId::new(format!("{base}{PREFIX}{}", number.saturating_add(1)))
         .unwrap_or_else(|_| saga_id.clone())
+}
+
+/// The sagas that this one follows, the latest first; none for a first generation. At most 64.
+#[must_use]
+pub fn earlier_generations(saga_id: &SagaId) -> Vec<SagaId> {
+    let (base, number) = generation(saga_id);
+    (1..number)
+        .rev()
+        .take(64)
+        .filter_map(|number| match number {
+            1 => SagaId::new(base).ok(),
+            number => SagaId::new(format!("{base}{PREFIX}{number}")).ok(),
+        })
+        .collect()
+}
+
+fn generation(saga_id: &SagaId) -> (&str, u32) {
+    let text = saga_id.as_str();
+    text.rsplit_once(PREFIX)
+        .and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)))
+        .unwrap_or((text, 1))
 }

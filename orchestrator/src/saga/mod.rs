@@ -52,7 +52,7 @@ use flow::{Cx, Flow};
 use input::{Arrival, Input};
 
 pub use early::expect;
-pub use ending::next_generation;
+pub use ending::{earlier_generations, next_generation};
 use policy::after;
 use record::{CaseReason, Direction, SCHEMA, SagaRecord, Status};
 use rules::Rules;

@@ -15,8 +15,8 @@ use script::Move::*;
 use script::{Saga, case, check};
 
 use super::action::{Command, Note};
-use super::next_generation;
 use super::record::{CaseReason, SagaRecord, Status, TurnReason};
+use super::{earlier_generations, next_generation};
 
 const PLAIN: fn() -> Value = || json!({});
 
@@ -464,7 +464,10 @@ fn generations_are_numbered() {
     let first = SagaId::from_parts("deposit", &["p", "x"]);
     let second = next_generation(&first);
     assert_eq!(second.as_str(), "deposit/p/x/again:2");
-    assert_eq!(next_generation(&second).as_str(), "deposit/p/x/again:3");
+    let third = next_generation(&second);
+    assert_eq!(third.as_str(), "deposit/p/x/again:3");
+    assert_eq!(earlier_generations(&third), [second, first.clone()]);
+    assert_eq!(earlier_generations(&first), []);
 }
 
 #[test]
