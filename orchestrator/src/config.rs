@@ -8,7 +8,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use flags::{CommonFlags, FxFlags, Names, PartitionFlags, ServeFlags};
+pub use flags::{BooksFlags, CommonFlags, FxFlags, Names, PartitionFlags, ServeFlags};
 pub use region_agent::settings::ConfigError;
 
 use crate::callback::{Providers, ProvidersConfig};
@@ -25,7 +25,7 @@ use region_agent::nats_options::{self, NatsOptions, Secret};
 use region_agent::settings::{self, Text, field, parse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -129,6 +129,17 @@ pub struct Config {
     layers: Figment,
 }
 
+/// Where the books of all sides are, for reading.
+#[derive(Debug, Clone)]
+pub struct BooksConfig {
+    /// Payments database, when one is given: `sqlite:` or `postgres:` url.
+    pub payments_url: Option<String>,
+    /// The region whose wallet the orchestrator serves itself.
+    pub default_region: Region,
+    /// All regions that are configured, the default one among them.
+    pub regions: BTreeSet<Region>,
+}
+
 impl Config {
     /// Merges flags, environment and an optional TOML file. `own` are the flags of the command.
     ///
@@ -196,8 +207,6 @@ impl Config {
                 "is the database of payments; a ledger needs one of its own",
             ));
         }
-        let default_region = settings.default_region.map(|text| text.0);
-        let regions = settings.regions.unwrap_or_default();
         let unsafe_allowed = parse("allow_unsafe_durability", settings.allow_unsafe_durability)?;
         let hold = settings::parse_duration("hold", settings.hold)?;
         let limits = Limits::default();
@@ -210,14 +219,8 @@ impl Config {
             payments_url,
             wallet_url,
             connections,
-            default_region: region(
-                "default_region",
-                default_region.as_deref().unwrap_or("default"),
-            )?,
-            regions: regions
-                .iter()
-                .map(|name| region("regions", name))
-                .collect::<Result<_, _>>()?,
+            default_region: self.default_region()?,
+            regions: self.regions()?,
             providers: self.providers()?,
             fx: fx(settings.fx)?,
             listen: listen(settings.listen)?,
@@ -230,6 +233,35 @@ impl Config {
             grace: grace.unwrap_or(Duration::from_secs(20)),
             allow_unsafe_durability: unsafe_allowed.unwrap_or(false),
         })
+    }
+
+    /// What a command needs that reads the books. Nothing here has a default place: a wrong one would
+    /// show differences that there are not.
+    ///
+    /// # Errors
+    /// [`ConfigError`], naming the field.
+    pub fn books(&self) -> Result<BooksConfig, ConfigError> {
+        let payments = self.settings.payments.clone();
+        let payments_url = payments.map(|url| database("payments", Some(url), ""));
+        let default_region = self.default_region()?;
+        let mut regions: BTreeSet<Region> = self.regions()?.into_iter().collect();
+        regions.insert(default_region.clone());
+        Ok(BooksConfig {
+            payments_url: payments_url.transpose()?,
+            default_region,
+            regions,
+        })
+    }
+
+    fn default_region(&self) -> Result<Region, ConfigError> {
+        let name = self.settings.default_region.as_ref();
+        let name = name.map_or("default", |text| text.0.as_str());
+        region("default_region", name)
+    }
+
+    fn regions(&self) -> Result<Vec<Region>, ConfigError> {
+        let names = self.settings.regions.iter().flat_map(Names::iter);
+        names.map(|name| region("regions", name)).collect()
     }
 
     fn providers(&self) -> Result<ProvidersConfig, ConfigError> {

@@ -18,6 +18,7 @@ pub mod monitor;
 pub mod participants;
 pub mod partition;
 pub mod payments;
+pub mod reconcile;
 pub mod regions;
 pub mod saga;
 pub mod serve;

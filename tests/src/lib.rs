@@ -16,6 +16,7 @@ pub mod payments_lock;
 pub mod person;
 pub mod planted;
 pub mod postgres;
+pub mod reconcile;
 pub mod sender;
 pub mod sim;
 pub mod system;

@@ -79,14 +79,14 @@ pub struct System {
     gateway: Client,
     pub(crate) records: kv::Store,
     pub(crate) listen: BTreeMap<String, String>,
-    binaries: Binaries,
+    pub(crate) binaries: Binaries,
 }
 
 /// Programs under test.
 #[derive(Debug, Clone)]
-struct Binaries {
-    orchestrator: PathBuf,
-    agent: PathBuf,
+pub(crate) struct Binaries {
+    pub(crate) orchestrator: PathBuf,
+    pub(crate) agent: PathBuf,
 }
 
 impl Binaries {

@@ -10,6 +10,7 @@ mod case;
 mod demo;
 mod moment;
 mod output;
+mod reconcile;
 mod records;
 mod saga;
 mod serve;
@@ -25,6 +26,7 @@ pub use store::StoreError;
 
 use crate::config::{self, CommonFlags, Config, ConfigError, PartitionFlags, Role, ServeFlags};
 use crate::demo::DemoError;
+use crate::reconcile::ReconcileError;
 use crate::serve::ServeError;
 use clap::{Parser, Subcommand};
 use region_agent::nats_options::{NatsOptionsError, WhenUnreachable};
@@ -81,6 +83,9 @@ enum Command {
         #[command(subcommand)]
         command: callback::Callback,
     },
+    /// Compare records, payments, wallets and events, and name every difference
+    #[command(after_help = reconcile::HELP)]
+    Reconcile(Box<reconcile::Reconcile>),
     /// Start the whole system on this machine, tell it a story, check the books, take it down
     #[command(after_help = demo::DEMO_HELP)]
     Demo(demo::Demo),
@@ -143,6 +148,9 @@ pub enum CliError {
     /// `callback send`.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// `reconcile`.
+    #[error("nothing is known to agree")]
+    Reconcile(#[source] Box<ReconcileError>),
     /// `demo` and `up`.
     #[error(transparent)]
     Demo(#[from] DemoError),
@@ -171,7 +179,12 @@ impl CliError {
             },
             Self::Speak(error) => error.exit(),
             Self::Store(error) => error.exit(),
-            Self::Serve(_) | Self::Setup(_) | Self::Demo(_) | Self::Output(_) => Exit::Failed,
+            Self::Reconcile(error) if error.is_unreachable() => Exit::Unreachable,
+            Self::Serve(_)
+            | Self::Setup(_)
+            | Self::Reconcile(_)
+            | Self::Demo(_)
+            | Self::Output(_) => Exit::Failed,
         }
     }
 
@@ -212,6 +225,12 @@ impl Cli {
             Command::Saga { .. } | Command::Case { .. } | Command::Demo(_) | Command::Up(_) => {
                 load(Role::Operator, &PartitionFlags::default())
             }
+            Command::Reconcile(command) => Config::load(
+                &self.common,
+                &command.books,
+                file.as_deref(),
+                Role::Operator,
+            ),
             Command::Callback { .. } => load(Role::Gateway, &PartitionFlags::default()),
         }
     }
@@ -228,6 +247,7 @@ impl Cli {
             Command::Saga { command } => command.run(&config).await,
             Command::Case { command } => command.run(&config).await,
             Command::Callback { command } => command.run(&config).await,
+            Command::Reconcile(command) => reconcile::run(&command, &config).await,
             Command::Demo(command) => demo::demo(&command).await,
             Command::Up(command) => demo::up(command).await,
         }

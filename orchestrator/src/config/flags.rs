@@ -30,6 +30,15 @@ pub struct PartitionFlags {
     pub replicas: Option<Text>,
 }
 
+/// Flags of commands that read the books of all sides.
+#[derive(Debug, Clone, Default, clap::Args, Serialize)]
+pub struct BooksFlags {
+    /// Payments, to be read: sqlite://FILE or postgres://user@host/database
+    #[arg(long, value_name = "URL", conflicts_with = "without_payments")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payments: Option<Secret>,
+}
+
 /// Flags of `serve`.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
 pub struct ServeFlags {
