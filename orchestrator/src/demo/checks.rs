@@ -27,7 +27,7 @@ type Rule = (
     fn(&Expected, &Found) -> Result<String, String>,
 );
 
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     ("every callback is accounted for", sagas::callbacks),
     ("every saga ended as it must", sagas::ends),
     ("nothing is open but the expected cases", sagas::open),
@@ -56,6 +56,7 @@ const RULES: [Rule; 17] = [
         books::directory,
     ),
     ("the intake is fully acknowledged", sagas::intake),
+    ("reconcile finds no difference", reconciled),
     ("the doctor finds nothing unsafe", doctor),
 ];
 
@@ -71,6 +72,14 @@ pub(super) fn all(expected: &Expected, found: &Found) -> Vec<Check> {
             Check { name, ok, found }
         })
         .collect()
+}
+
+fn reconciled(_expected: &Expected, found: &Found) -> Result<String, String> {
+    let reconciled = &found.reconciled;
+    none(
+        &reconciled.differences,
+        format!("{} sagas", reconciled.sagas),
+    )
 }
 
 fn doctor(_expected: &Expected, found: &Found) -> Result<String, String> {

@@ -97,6 +97,7 @@ fn commands(operator: &Login, gateway: &Login, files: &Path) -> String {
            {ours} saga list\n  \
            {ours} saga show {id}\n  \
            {ours} case list\n  \
+           {ours} reconcile\n  \
            echo {body} | {as_gateway} callback send {provider} --file -\n",
         operator = arguments(operator),
         gateway = arguments(gateway),

@@ -26,6 +26,16 @@ pub(super) struct Found {
     /// Customers in the cache of the region directory.
     pub(super) cached_regions: BTreeMap<String, String>,
     pub(super) doctor: Report,
+    pub(super) reconciled: Reconciled,
+}
+
+/// What `orchestrator reconcile` says of the story.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Reconciled {
+    /// Sagas that were compared.
+    pub(super) sagas: u64,
+    /// What differs.
+    pub(super) differences: Vec<String>,
 }
 
 /// What the intake answered when the story was told.

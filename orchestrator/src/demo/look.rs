@@ -2,14 +2,16 @@
 
 use super::DemoError;
 use super::expected::Expected;
-use super::found::{Found, IntakeFound, LedgerFound, Told, WalletFound};
+use super::found::{Found, IntakeFound, LedgerFound, Reconciled, Told, WalletFound};
 use super::story;
 use super::system::{self, System};
 use super::tell::Records;
+use crate::clock::wall_clock;
 use crate::doctor;
 use crate::jsapi;
 use crate::partition::Partition;
 use crate::payments::{Payment, PaymentFilter, Payments};
+use crate::reconcile;
 use crate::regions::RegionCache;
 use crate::serve;
 use crate::site::User;
@@ -18,6 +20,7 @@ use contracts::event::{DEPOSIT_COMPLETED, DepositCompleted};
 use contracts::id::CustomerId;
 use contracts::reply::WalletView;
 use contracts::subject;
+use jiff::SignedDuration;
 use region_agent::ledger::Ledger;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +29,10 @@ use std::time::Duration;
 
 /// Longest wait for what follows a saga's end: acknowledgements, and copies of events.
 const FOLLOWS: Duration = Duration::from_secs(20);
+/// The range that is reconciled.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// How long an open saga may be without progress.
+const STUCK: SignedDuration = SignedDuration::from_mins(15);
 /// How often a condition that nobody announces is looked at.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -56,6 +63,7 @@ pub(super) async fn look(
         events: events(operator, &partition, expected.credits()).await?,
         payments: payments(dir).await?,
         cached_regions: cached_regions(operator, &partition).await?,
+        reconciled: reconciled(operator, dir, &partition).await?,
         records: records.known,
         ledgers,
         told,
@@ -196,6 +204,37 @@ async fn payments(dir: &Path) -> Result<Vec<Payment>, DemoError> {
     }
     payments.close().await;
     Ok(all)
+}
+
+/// What a person would be told every evening.
+async fn reconciled(
+    operator: &Client,
+    dir: &Path,
+    partition: &Partition,
+) -> Result<Reconciled, DemoError> {
+    let regions = system::regions()?;
+    let now = wall_clock();
+    let options = reconcile::Options {
+        since: now.checked_sub(DAY).unwrap_or(now),
+        until: now,
+        regions: regions.iter().cloned().collect(),
+        only: None,
+        stuck: STUCK,
+        partition: partition.clone(),
+        now,
+    };
+    let payments = Payments::open_to_read(&system::payments_url(dir), regions).await?;
+    let compared = reconcile::differences(operator, Some(&payments), &options).await;
+    payments.close().await;
+    let (report, differences) =
+        compared.map_err(|error| DemoError::Look(crate::telemetry::chain(&error)))?;
+    let named = |difference: &reconcile::Difference| {
+        format!("{} of {}", difference.kind, difference.saga_id)
+    };
+    Ok(Reconciled {
+        sagas: report.compared.sagas,
+        differences: differences.iter().map(named).collect(),
+    })
 }
 
 async fn cached_regions(

@@ -228,8 +228,19 @@ pub(super) fn login_file(dir: &Path, user: User) -> PathBuf {
 fn write_logins(site: &Site) -> Result<(), DemoError> {
     for user in [User::Operator, User::Gateway] {
         let login = site.login(user);
+        // What reconciliation compares besides; nobody else reads them.
+        let books = match user {
+            User::Operator => format!(
+                "payments = {:?}\ndefault_region = \"{}\"\nregions = [\"{}\", \"{}\"]\n\n",
+                payments_url(site.dir()),
+                story::DEFAULT,
+                story::EU,
+                story::ASIA
+            ),
+            _ => String::new(),
+        };
         let toml = format!(
-            "[nats]\nurl = {:?}\nuser = {:?}\npassword = {:?}\ninbox_prefix = {:?}\n",
+            "{books}[nats]\nurl = {:?}\nuser = {:?}\npassword = {:?}\ninbox_prefix = {:?}\n",
             login.url, login.user, login.password, login.inbox_prefix
         );
         write(&login_file(site.dir(), user), &toml)?;

@@ -4,7 +4,7 @@ use super::sagas::message_id;
 use super::{RULES, all};
 use crate::callback::PaymentIdentity;
 use crate::demo::expected::{Expected, ExpectedDeposit};
-use crate::demo::found::{Found, IntakeFound, LedgerFound, Told, WalletFound};
+use crate::demo::found::{Found, IntakeFound, LedgerFound, Reconciled, Told, WalletFound};
 use crate::demo::story::{self, CUT_OFF, Ends};
 use crate::doctor;
 use crate::payments::{Payment, PaymentStatus};
@@ -157,6 +157,10 @@ const SABOTAGE: &[Sabotage] = &[
     ("the intake is fully acknowledged", |found| {
         found.intake.undelivered = 1;
     }),
+    ("reconcile finds no difference", |found| {
+        let differences = &mut found.reconciled.differences;
+        differences.push("event_missing of deposit/acme/p1".to_owned());
+    }),
     ("the doctor finds nothing unsafe", |found| {
         let check = doctor::Check::not_safe("sync", "every two minutes", "sync always");
         found.doctor.checks.push(check);
@@ -207,6 +211,7 @@ fn as_expected(expected: &Expected) -> Found {
         doctor: doctor::Report {
             checks: vec![doctor::Check::ok("sync", "always")],
         },
+        reconciled: Reconciled::default(),
     };
     for region in [story::DEFAULT, story::EU, story::ASIA] {
         found.ledgers.insert(region.to_owned(), empty_ledger());
