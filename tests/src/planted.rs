@@ -43,6 +43,8 @@ pub struct Fault {
 pub enum Harness {
     /// The exhaustive small worlds.
     Explore,
+    /// The seeded random worlds, with the real driver.
+    Simulation,
     /// The unit tests of the orchestrator's core.
     Core,
     /// The unit tests of the participant's core.
@@ -70,17 +72,19 @@ impl Harness {
     fn target(self) -> [&'static str; 2] {
         match self {
             Self::Explore => ["saga-tests", "--test=explore"],
+            Self::Simulation => ["saga-tests", "--test=simulation"],
             Self::Core => ["orchestrator", "--lib"],
             Self::Participant => ["region-agent", "--lib"],
         }
     }
 
-    /// Which of its tests are run.
-    fn tests(self) -> &'static [&'static str] {
+    /// What it is told: which of its tests are run, and how.
+    fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Explore => &[],
-            Self::Core => &["saga::", "workflows::"],
-            Self::Participant => &["participant::"],
+            Self::Explore => &["--nocapture"],
+            Self::Simulation => &["--no-shrink"],
+            Self::Core => &["--nocapture", "saga::", "workflows::"],
+            Self::Participant => &["--nocapture", "participant::"],
         }
     }
 }
@@ -224,8 +228,7 @@ impl Copy {
                 self.source
                     .join(harness.target()[0].replace("saga-tests", "tests")),
             )
-            .arg("--nocapture")
-            .args(harness.tests())
+            .args(harness.arguments())
             .env("RUST_BACKTRACE", "0")
             .env_remove("PLANTED")
             .stderr(output.try_clone()?)

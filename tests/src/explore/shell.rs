@@ -272,8 +272,14 @@ impl Shell<'_> {
             Progress::Ignored(Ignored::NothingDue) if is_timer && self.is_parked() => {
                 self.send_back(message);
             }
-            // Another replica has it as well and drives by it: neither acknowledged nor given back.
-            Progress::Ignored(Ignored::Seen) if self.is_driven_elsewhere() => self.release(),
+            // Another replica has it as well and drives by it, or it is the only thing that would wake the
+            // saga if that one died: not acknowledged, it comes again by and by.
+            Progress::Ignored(Ignored::Seen | Ignored::NothingDue)
+                if self.is_driven_elsewhere() =>
+            {
+                self.release();
+                self.send_back(message);
+            }
             Progress::Stored | Progress::Ignored(_) => {
                 self.acknowledge(message);
                 self.release();
