@@ -14,6 +14,7 @@ mod traffic;
 
 use crate::load::Random;
 use anyhow::{Context as _, Result, ensure};
+use orchestrator::site::User;
 use plan::Plan;
 use report::Report;
 use stage::Stage;
@@ -113,6 +114,15 @@ async fn run_on(stage: &mut Stage, plan: &Plan, settings: Settings) -> Result<Re
     report.recovered_after = healed.elapsed();
     report.audit = stage.system.audit_now().await?;
     report.books = books::compare(&stage.system, &deposits).await?;
+    // What a person would run in the evening comes to the same.
+    let reconciled = stage
+        .system
+        .run_reconcile(User::Operator, &["--quiet"])
+        .await?;
+    ensure!(
+        reconciled.code == Some(0),
+        "orchestrator reconcile: {reconciled:#?}"
+    );
     eprintln!("{report}");
     ensure!(
         report.books.wrong.is_empty(),
