@@ -14,7 +14,7 @@ mod traffic;
 
 use crate::load::Random;
 use anyhow::{Context as _, Result, ensure};
-use orchestrator::site::User;
+use jiff::SignedDuration;
 use plan::Plan;
 use report::Report;
 use stage::Stage;
@@ -25,6 +25,9 @@ use traffic::Traffic;
 /// Longest wait until everything is at rest after the last fault. A compensation backs off for up to a minute,
 /// and its last attempt may have met the last fault.
 const AT_REST: Duration = Duration::from_secs(240);
+
+/// A saga without progress for so long would be a difference; at rest there is none.
+const STUCK: SignedDuration = SignedDuration::from_mins(15);
 
 /// Faults begin for so long when no time is given: each kind once, one almost every second.
 const SHORT: Duration = Duration::from_secs(16);
@@ -115,14 +118,8 @@ async fn run_on(stage: &mut Stage, plan: &Plan, settings: Settings) -> Result<Re
     report.audit = stage.system.audit_now().await?;
     report.books = books::compare(&stage.system, &deposits).await?;
     // What a person would run in the evening comes to the same.
-    let reconciled = stage
-        .system
-        .run_reconcile(User::Operator, &["--quiet"])
-        .await?;
-    ensure!(
-        reconciled.code == Some(0),
-        "orchestrator reconcile: {reconciled:#?}"
-    );
+    let (_, differences) = stage.system.reconcile(STUCK).await?;
+    ensure!(differences.is_empty(), "reconcile: {differences:#?}");
     eprintln!("{report}");
     ensure!(
         report.books.wrong.is_empty(),
