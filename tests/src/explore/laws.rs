@@ -64,6 +64,12 @@ pub(super) fn on_commit(
     law(is.epoch >= was.epoch, || {
         format!("{id}: the epoch fell from {} to {}", was.epoch, is.epoch)
     })?;
+    law(was.owner == is.owner || is.epoch > was.epoch, || {
+        format!(
+            "{id}: {} took it over from {} and the epoch stays",
+            is.owner, was.owner
+        )
+    })?;
     law(was.forward || !is.forward, || {
         format!("{id}: it had turned back and goes forward again")
     })?;
