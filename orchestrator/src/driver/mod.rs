@@ -307,7 +307,9 @@ impl Engine {
                 message,
                 input,
             } => {
-                let digest = contracts::subject::short_digest(input.to_string().as_bytes());
+                // The message names the signal, where there is one: two of them may say the same.
+                let said = format!("{message}\n{input}");
+                let digest = contracts::subject::short_digest(said.as_bytes());
                 let id = SagaId::from_parts(CASE_WORKFLOW, &[saga_id.as_str(), &digest]);
                 let evidence = serde_json::json!({ "saga_id": saga_id, "message": input });
                 self.open_case(id, reason, message, evidence).await

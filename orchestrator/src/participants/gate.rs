@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::breaker::Breaker;
-use super::wallet_answer::not_executed;
+use super::wallet_answer::held_back;
 use crate::saga::input::Answer;
 
 /// How long a command waits for room: a moment, as a message is held meanwhile.
@@ -40,14 +40,16 @@ impl Gate {
     /// # Errors
     /// The answer instead: nothing is sent.
     pub(super) async fn enter(&self, now: Timestamp) -> Result<OwnedSemaphorePermit, Answer> {
+        let room = Arc::clone(&self.room).acquire_owned();
+        // Room first: the one command that tries a silent region must not be lost for want of it. It is never
+        // closed; what else could be said of it is that there is none.
+        let Ok(Ok(permit)) = tokio::time::timeout(ROOM_WITHIN, room).await else {
+            return Err(held_back("region_full", ROOM_LATER));
+        };
         self.breaker()
             .admit(now)
-            .map_err(|wait| not_executed("region_silent", wait))?;
-        match tokio::time::timeout(ROOM_WITHIN, Arc::clone(&self.room).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            // It is never closed; what else could be said of it is that there is no room.
-            Ok(Err(_)) | Err(_) => Err(not_executed("region_full", ROOM_LATER)),
-        }
+            .map_err(|wait| held_back("region_silent", wait))?;
+        Ok(permit)
     }
 
     /// The region has answered.
@@ -83,7 +85,7 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let permit = gate.enter(now).await.expect("room");
         let refused = gate.enter(now).await.expect_err("no room");
-        assert!(matches!(refused, Answer::NotExecuted { code, .. } if code == "region_full"));
+        assert!(matches!(refused, Answer::HeldBack { code, .. } if code == "region_full"));
         drop(permit);
         assert!(gate.enter(now).await.is_ok(), "room again");
     }
@@ -95,7 +97,7 @@ mod tests {
         let closings = (0..10).filter(|_| gate.silent(now)).count();
         assert_eq!(closings, 1);
         let refused = gate.enter(now).await.expect_err("closed");
-        assert!(matches!(refused, Answer::NotExecuted { code, .. } if code == "region_silent"));
+        assert!(matches!(refused, Answer::HeldBack { code, .. } if code == "region_silent"));
         gate.heard();
         assert!(gate.enter(now).await.is_ok(), "open");
     }

@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::gate::Gate;
-use super::wallet_answer::{Asked, answer, asked, not_executed, status};
+use super::wallet_answer::{Asked, answer, asked, held_back, not_executed, status};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::saga::action::Command;
@@ -122,7 +122,7 @@ impl RegionBus {
         };
         // The client would keep the request and send it after a reconnect, long after we gave up.
         if inner.client.connection_state() != State::Connected {
-            return Some(not_executed("disconnected", SignedDuration::ZERO));
+            return Some(held_back("disconnected", SignedDuration::ZERO));
         }
         let (name, body) = match asked(command) {
             Ok(Asked::To(WalletCommand::Update(update))) => (

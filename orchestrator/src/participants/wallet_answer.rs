@@ -214,6 +214,14 @@ pub fn asked(command: &Command) -> Result<Asked, Answer> {
     }
 }
 
+/// A command that was not sent.
+pub(super) fn held_back(code: &str, retry_after: SignedDuration) -> Answer {
+    Answer::HeldBack {
+        code: code.to_owned(),
+        retry_after,
+    }
+}
+
 /// An attempt that had no effect.
 pub(super) fn not_executed(code: &str, retry_after: SignedDuration) -> Answer {
     Answer::NotExecuted {

@@ -94,6 +94,25 @@ pub(super) fn advance(
     let Direction::Cancelling { reason, .. } = record.direction else {
         return Advance::Again;
     };
+    // What participants say contradicts itself, or the record: nothing more is settled, and nothing ends, until
+    // a person has compared them.
+    let riddle = |reason| match reason {
+        CaseReason::Contradiction | CaseReason::OperationConflict => true,
+        CaseReason::Unreadable
+        | CaseReason::ConflictingFact
+        | CaseReason::AmountGuard
+        | CaseReason::Nondeterministic
+        | CaseReason::Poison
+        | CaseReason::RefusedAfterPivot
+        | CaseReason::CompensationRefused
+        | CaseReason::Overdue
+        | CaseReason::DeadlinePassed
+        | CaseReason::OrphanSignal
+        | CaseReason::Reversal => false,
+    };
+    if record.case.as_ref().is_some_and(|case| riddle(case.reason)) {
+        return Advance::Rest;
+    }
     record.status = Status::Compensating;
     for index in (0..record.steps.len()).rev() {
         let step = &record.steps[index];

@@ -15,7 +15,8 @@ use super::policy::after;
 use super::record::{CaseReason, Direction, NOT_STARTED, SagaRecord, Status};
 use super::review::open_case;
 use super::{
-    Turn, Workflow, advance, begin, compensation, ending, new_record, operator, signal, store,
+    Turn, Workflow, advance, begin, compensation, ending, forward, new_record, operator, signal,
+    store,
 };
 
 /// How long a start is waited for before a person is asked.
@@ -78,6 +79,7 @@ fn on_start(
     if let Direction::Cancelling { message, .. } = &record.direction {
         record.cause = format!("started, to be turned back at once: {message}");
         record.status = Status::Compensating;
+        forward::note_unstored(workflow, &mut record, turn);
     }
     advance(workflow, record, turn, Vec::new(), super::Persist::Now)
 }

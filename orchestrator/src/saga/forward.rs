@@ -53,15 +53,7 @@ pub(super) fn advance(
         return Advance::Again;
     }
 
-    let input = record.input.clone();
-    let mut cx = Cx::new(record, turn.now);
-    let outcome = catch_unwind(AssertUnwindSafe(|| (workflow.run)(&mut cx, &input)))
-        .unwrap_or_else(|panic| {
-            Err(Suspend::Review {
-                reason: CaseReason::Poison,
-                message: format!("the workflow panicked: {}", text(&*panic)),
-            })
-        });
+    let (outcome, cx) = run(workflow, record, turn);
     let outcome = refuse_changed_code(&cx, outcome);
     let Cx {
         wanted,
@@ -162,6 +154,38 @@ fn refuse_changed_code<T>(cx: &Cx<'_>, outcome: Flow<T>) -> Flow<T> {
             ),
         }),
         Some(_) | None => outcome,
+    }
+}
+
+/// Runs the workflow over what is known.
+fn run<'r>(
+    workflow: &Workflow,
+    record: &'r SagaRecord,
+    turn: Turn<'_>,
+) -> (Flow<serde_json::Value>, Cx<'r>) {
+    let mut cx = Cx::new(record, turn.now);
+    let outcome = catch_unwind(AssertUnwindSafe(|| (workflow.run)(&mut cx, &record.input)))
+        .unwrap_or_else(|panic| {
+            Err(Suspend::Review {
+                reason: CaseReason::Poison,
+                message: format!("the workflow panicked: {}", text(&*panic)),
+            })
+        });
+    (outcome, cx)
+}
+
+/// Takes down what the saga would ask for first, as of unknown outcome and without sending it: repeatable steps
+/// leave without a commit, so another replica may have sent them on facts that nobody knows any more.
+pub(super) fn note_unstored(workflow: &Workflow, record: &mut SagaRecord, turn: Turn<'_>) {
+    let (_, cx) = run(workflow, record, turn);
+    let Cx {
+        wanted, attributes, ..
+    } = cx;
+    record.attributes.extend(attributes);
+    for mut step in wanted.into_iter().filter(|step| step.forward.repeatable) {
+        let last = "may have been sent before the request to cancel was known".to_owned();
+        step.forward.outcome = operation::given_up(true, last, turn);
+        record.steps.push(step);
     }
 }
 

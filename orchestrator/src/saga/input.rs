@@ -63,6 +63,13 @@ pub enum Answer {
         /// Wait at least so long before the next attempt.
         retry_after: SignedDuration,
     },
+    /// The command was not sent: the way to its participant is closed or full. That was no attempt.
+    HeldBack {
+        /// Short code.
+        code: String,
+        /// Wait at least so long before it is tried again.
+        retry_after: SignedDuration,
+    },
     /// This attempt was not executed, and no repetition of it will be as it stands: the participant or
     /// the way to it does not understand it. Says nothing of earlier attempts.
     Unacceptable {

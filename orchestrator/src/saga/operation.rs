@@ -13,7 +13,7 @@ use super::policy::Policy;
 use super::record::{CaseReason, Direction, Operation, Outcome, SagaRecord, StepRecord};
 use super::review::{about, open_case};
 pub(super) use again::{ask_again, release, send_now};
-use sending::{Failure, fail};
+use sending::{Failure, fail, hold_back};
 pub(super) use sending::{given_up, on_time, send_again_all, send_forward, send_undo};
 pub(super) use status::ask;
 
@@ -48,6 +48,13 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
     let operation = operation(record, index, side);
     let current = matches!(operation.outcome, Outcome::InFlight { .. })
         && reply.attempt == operation.attempts;
+    if let Answer::HeldBack { code, retry_after } = &reply.answer {
+        if !current {
+            return Applied::Nothing(Ignored::Settled);
+        }
+        hold_back(record, index, side, (code, *retry_after), turn);
+        return Applied::Changed;
+    }
     if side == Side::Status {
         return status::on_answer(record, index, &reply.answer, current, turn);
     }
@@ -78,6 +85,8 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
             about(record, &reply.operation_id);
             Applied::Changed
         }
+        // Taken in above.
+        Answer::HeldBack { .. } => Applied::Nothing(Ignored::Settled),
         Answer::NotExecuted { .. }
         | Answer::Unacceptable { .. }
         | Answer::Unknown { .. }

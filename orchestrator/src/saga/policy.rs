@@ -77,15 +77,39 @@ impl Policy {
                 }
             }
             Self::Patient | Self::UntilDone => {
-                let doubled = 1_i64
-                    .checked_shl(attempts.saturating_sub(1).min(6))
-                    .unwrap_or(64);
-                let wait = SignedDuration::from_secs(doubled).min(LONGEST_WAIT);
-                let jitter = SignedDuration::from_millis(i64::from(spread(seed, attempts) % 250));
-                Next::RetryAt(after(now, (wait + jitter).max(at_least)))
+                Next::RetryAt(after(now, doubled(attempts, seed).max(at_least)))
             }
         }
     }
+
+    /// What follows a command that was not sent. `begun` is when the first attempt of the budget left, when
+    /// one has; `attempts` counts those that were not sent too.
+    #[must_use]
+    pub fn after_holding_back(
+        self,
+        begun: Option<Timestamp>,
+        now: Timestamp,
+        attempts: u32,
+        at_least: SignedDuration,
+        seed: &str,
+    ) -> Next {
+        let retry_at = after(now, doubled(attempts, seed).max(at_least));
+        match (self, begun) {
+            (Self::Forward, Some(begun)) if retry_at >= after(begun, FORWARD_BUDGET) => {
+                Next::GiveUp
+            }
+            (Self::Forward | Self::Patient | Self::UntilDone, _) => Next::RetryAt(retry_at),
+        }
+    }
+}
+
+/// 1 s, doubling up to [`LONGEST_WAIT`], with jitter.
+fn doubled(attempts: u32, seed: &str) -> SignedDuration {
+    let seconds = 1_i64
+        .checked_shl(attempts.saturating_sub(1).min(6))
+        .unwrap_or(64);
+    let jitter = SignedDuration::from_millis(i64::from(spread(seed, attempts) % 250));
+    SignedDuration::from_secs(seconds).min(LONGEST_WAIT) + jitter
 }
 
 /// `instant + duration`, stopping at the end of time.

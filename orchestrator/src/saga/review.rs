@@ -33,6 +33,7 @@ pub(super) fn on_late_reply(mut record: SagaRecord, reply: &Reply, turn: Turn<'_
         // Nothing was done by that attempt, and nothing rests on it.
         Answer::Refused { .. }
         | Answer::NotExecuted { .. }
+        | Answer::HeldBack { .. }
         | Answer::Unacceptable { .. }
         | Answer::Unknown { .. }
         | Answer::Conflict { .. }

@@ -133,15 +133,6 @@ fn outcome_is_true(
     }
 }
 
-/// Whether the record says that the saga has taken its payment. A step that need not be stored may have
-/// left on facts that were forgotten since, and takes the payment for a saga that ends without it; nothing
-/// has moved then, and the payment stays as it is.
-fn made_it(record: &Record) -> bool {
-    record.operations().any(|(_, operation)| {
-        operation["kind"] == "payments.find_or_create" && operation["outcome"] == "applied"
-    })
-}
-
 pub(super) fn check_payments(records: &Records, payments: &[PaymentRow], noted: &mut Vec<Breach>) {
     let mut successful: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
     for payment in payments {
@@ -151,7 +142,7 @@ pub(super) fn check_payments(records: &Records, payments: &[PaymentRow], noted: 
         if payment.status == "successful" {
             let of_saga = successful.entry(&payment.saga).or_default();
             of_saga.push(payment.credited_minor.unwrap_or(0));
-        } else if record.is_terminal() && payment.status == "pending" && made_it(record) {
+        } else if record.is_terminal() && payment.status == "pending" {
             noted.push(Breach::new(
                 Invariant::BooksAgree,
                 &payment.saga,

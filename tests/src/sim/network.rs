@@ -208,7 +208,10 @@ impl Inner {
         };
         let chance = &self.world.chance;
         if self.strikes("disconnected", saga, point) {
-            return not_executed("disconnected");
+            return Some(Answer::HeldBack {
+                code: "disconnected".to_owned(),
+                retry_after: SignedDuration::ZERO,
+            });
         }
         let request = match asked(command) {
             Ok(request) => request,

@@ -39,6 +39,11 @@ impl Actor {
 
     /// Held for too long: arm a timer and let the messages go. What is in flight is still listened for.
     pub(super) async fn park(&mut self) {
+        self.park_from(Timestamp::MIN).await;
+    }
+
+    /// As [`Self::park`], to be woken no earlier than this.
+    pub(super) async fn park_from(&mut self, earliest: Timestamp) {
         self.held_since = None;
         if matches!(self.state, State::Unloaded)
             && let Err(trouble) = self.load().await
@@ -56,6 +61,8 @@ impl Actor {
         let Some(wake_at) = record.wake_at.filter(|_| !record.status.is_terminal()) else {
             return self.release();
         };
+        let wake_at = wake_at.max(earliest);
+        record.wake_at = Some(wake_at);
         record.timer_at = Some(wake_at);
         "parked until something is due".clone_into(&mut record.cause);
         let write = Write {

@@ -1,11 +1,13 @@
 //! What cannot be stored: tried again when it passes, kept for a person when it lasts.
 
 use contracts::id::SagaId;
+use jiff::SignedDuration;
 
 use super::{Actor, Matter, Progress, Settled};
 use crate::saga::CASE_WORKFLOW;
 use crate::saga::action::Ignored;
 use crate::saga::input::Input;
+use crate::saga::policy::after;
 use crate::saga::record::CaseReason;
 
 impl Actor {
@@ -36,8 +38,10 @@ impl Actor {
             .open_case(id, CaseReason::Poison, reason, evidence)
             .await;
         // What is stored stands, and something must drive it on: its timer, if it has anything to wait for.
+        // Not at once: what is due meets the same trouble, and would again and again.
         if self.load().await.is_ok() {
-            self.park().await;
+            let earliest = after(self.engine.0.clock.now(), TROUBLE_PAUSE);
+            self.park_from(earliest).await;
         }
         match opened {
             Settled::Done | Settled::Missing | Settled::Left => {
@@ -47,6 +51,9 @@ impl Actor {
         }
     }
 }
+
+/// How long a saga that could not be decided on or stored is left alone.
+const TROUBLE_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Why nothing was stored.
 pub(super) enum Trouble {

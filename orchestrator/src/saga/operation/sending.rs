@@ -151,6 +151,50 @@ pub(super) fn send(
     })
 }
 
+/// The command was not sent. That was no attempt, so it takes nothing from the budget: the saga waits until
+/// the way is open again, at the longest up to its deadline. Where an earlier attempt is out, its budget
+/// goes on.
+pub(super) fn hold_back(
+    record: &mut SagaRecord,
+    index: usize,
+    side: Side,
+    (code, at_least): (&str, SignedDuration),
+    turn: Turn<'_>,
+) {
+    let policy = policy(record, index, side);
+    let cancelling = matches!(record.direction, Direction::Cancelling { .. });
+    let label = step_label(record, index, side);
+    let operation = operation(record, index, side);
+    let Outcome::InFlight {
+        issued_at,
+        tries,
+        doubtful,
+        ..
+    } = operation.outcome
+    else {
+        return;
+    };
+    let tries = tries.saturating_sub(1);
+    let begun = (tries > 0 || doubtful).then_some(issued_at);
+    let seed = operation.operation_id.as_str();
+    let next = if cancelling && side == Side::Forward {
+        Next::GiveUp
+    } else {
+        policy.after_holding_back(begun, turn.now, operation.attempts, at_least, seed)
+    };
+    operation.outcome = match next {
+        Next::RetryAt(retry_at) => Outcome::BackingOff {
+            issued_at: begun.unwrap_or(retry_at),
+            retry_at,
+            tries,
+            doubtful,
+            last: code.to_owned(),
+        },
+        Next::GiveUp => given_up(doubtful, code.to_owned(), turn),
+    };
+    record.cause = format!("{label} not sent: {code}");
+}
+
 /// An attempt came to nothing definite: wait for the next, or settle what is known.
 pub(super) fn fail(
     record: &mut SagaRecord,

@@ -62,7 +62,9 @@ pub(super) fn on_answer(
                 SignedDuration::ZERO,
             ),
         },
-        Answer::NotExecuted { code, retry_after } => (code.clone(), *retry_after),
+        Answer::NotExecuted { code, retry_after } | Answer::HeldBack { code, retry_after } => {
+            (code.clone(), *retry_after)
+        }
         Answer::Refused { code, message } | Answer::Unacceptable { code, message } => {
             (format!("{code}: {message}"), SignedDuration::ZERO)
         }

@@ -38,12 +38,17 @@ fn a_signal_before_the_start_is_deduplicated_like_any_other() {
 }
 
 #[test]
-fn a_cancel_before_the_start_turns_the_saga_back_before_anything_is_sent() {
+fn a_cancel_before_the_start_settles_what_another_replica_may_have_sent() {
+    // It may have had the start first, asked for the first step without storing it, and lost the race.
     let early = first(cancel());
     assert_eq!(early.status, Status::Waiting);
     let commit = then(early, 5, start(json!({})));
-    assert_eq!(commit.record.status, Status::Cancelled);
-    assert!(commit.commands.is_empty());
+    assert_eq!(commit.record.status, Status::Compensating);
+    let sent: Vec<&str> = commit.commands.iter().map(|c| c.step.as_str()).collect();
+    assert_eq!(sent, ["undo of reserve"]);
+    let undo = commit.commands[0].operation_id.clone();
+    let commit = then(commit.record, 6, applied(undo));
+    assert_eq!(commit.record.status, Status::Compensated);
 }
 
 #[test]
@@ -108,7 +113,7 @@ fn before_the_start_a_person_can_cancel_and_nothing_else() {
     }
     let cancelled = first(by_hand("h2", OperatorVerb::Cancel));
     let commit = then(cancelled, 5, start(json!({})));
-    assert_eq!(commit.record.status, Status::Cancelled);
+    assert_eq!(commit.record.status, Status::Compensating);
     assert_eq!(commit.record.by_hand.actions.len(), 1);
 }
 

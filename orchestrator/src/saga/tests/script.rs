@@ -106,6 +106,8 @@ pub(super) enum Move {
     Refuse(&'static str),
     /// … not executed: nobody there.
     Nobody(&'static str),
+    /// … not sent: the way to its participant is closed.
+    Closed(&'static str),
     /// … of unknown outcome.
     Unclear(&'static str),
     /// … not executed and never will be, as the participant does not understand it.
@@ -265,6 +267,13 @@ impl Saga {
                 Answer::NotExecuted {
                     code: "no_responders".to_owned(),
                     retry_after: SignedDuration::ZERO,
+                },
+            ),
+            Move::Closed(name) => self.reply(
+                name,
+                Answer::HeldBack {
+                    code: "region_silent".to_owned(),
+                    retry_after: SignedDuration::from_secs(5),
                 },
             ),
             Move::Unclear(name) => self.reply(

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::script::Move::*;
-use super::script::{Saga, case, check};
+use super::script::{Move, Saga, case, check};
 use crate::saga::record::{CaseReason, Status, TurnReason};
 
 #[test]
@@ -144,4 +144,61 @@ fn an_undo_that_is_out_is_waited_for_when_its_step_is_refused_meanwhile() {
         (saga.record.status, case(&saga)),
         (Status::Compensated, None)
     );
+}
+
+#[test]
+fn what_was_not_sent_was_no_attempt() {
+    // Far more often than there are attempts, and for longer than the budget.
+    let mut moves = vec![Done("reserve"), Done("quote")];
+    for _ in 0..8 {
+        moves.extend([Closed("pay"), Silence]);
+    }
+    moves.extend([Done("pay"), Done("tell")]);
+    let sent = format!("reserve, quote{}, tell", ", pay".repeat(9));
+    check(json!({}), &moves, Status::Completed, &sent);
+    // An attempt that may have arrived keeps its budget: the undo settles it in time.
+    let mut moves = vec![Done("reserve"), Done("quote"), Unclear("pay"), Silence];
+    for _ in 0..4 {
+        moves.extend([Closed("pay"), Silence]);
+    }
+    let saga = Saga::start(json!({}));
+    let saga = played_until_turned(saga, &moves);
+    assert_eq!(saga.record.status, Status::Compensating);
+    assert_eq!(
+        saga.record.direction_reason(),
+        Some(TurnReason::OutcomeUnknown)
+    );
+}
+
+/// Plays moves up to the one that turns the saga back.
+fn played_until_turned(mut saga: Saga, moves: &[Move]) -> Saga {
+    for step in moves {
+        saga.play(std::slice::from_ref(step));
+        if saga.record.direction_reason().is_some() {
+            break;
+        }
+    }
+    saga
+}
+
+#[test]
+fn a_riddle_while_settling_stays_for_a_person() {
+    let back = || vec![Done("reserve"), Done("quote"), Cancel];
+    // The undo is known with other parameters; it was applied and is refused now.
+    let riddles = [
+        vec![Conflict("undo of pay")],
+        vec![Done("undo of pay"), Refuse("undo of pay")],
+    ];
+    for riddle in riddles {
+        let mut moves = back();
+        moves.extend(riddle);
+        let mut saga = Saga::start(json!({}));
+        saga.play(&moves);
+        assert_eq!(saga.record.status, Status::NeedsReview, "{moves:?}");
+        let sent = saga.sent.len();
+        // Whatever else is heard, nothing more is sent and nothing ends.
+        saga.play(&[Done("pay")]);
+        assert_eq!(saga.record.status, Status::NeedsReview, "{moves:?}");
+        assert_eq!(saga.sent.len(), sent, "{moves:?}");
+    }
 }

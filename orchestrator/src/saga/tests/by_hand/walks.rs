@@ -117,7 +117,6 @@ fn whatever_people_do_the_laws_hold() {
     for status in [
         Status::Completed,
         Status::Compensated,
-        Status::Cancelled,
         Status::Failed,
         Status::NeedsReview,
     ] {
