@@ -94,7 +94,7 @@ pub enum OperatorVerb {
 pub enum Finding {
     /// It stands.
     Applied,
-    /// It has had no effect and never will.
+    /// It has had no effect. An attempt may still be on its way: the step's undo forbids it where it can.
     NotApplied,
 }
 

@@ -29,8 +29,9 @@ Examples:
 ledger' --reason 'wallet restored' --dry-run
   orchestrator case resolve case/intake/7-0/5f4dcc3b5aa7 --reason 'sent again by the provider'
 
-Your word on one operation, kept with its evidence; the saga goes on from there. Without a finding it closes a case
-that is a message and no saga. What is certain already is not resolved.
+Your word on one operation, kept with its evidence; the saga goes on from there. A step that was not applied turns the
+saga back; where its participant keeps tombstones its undo is sent all the same, as an attempt may still be on its way.
+Without a finding it closes a case that is a message and no saga. What is certain already is not resolved.
 Exit codes: 0 done, or waits for a second person; 1 refused; 2 there is no such case; 3 no acknowledgement, say it
 again; 64 usage.";
 

@@ -14,7 +14,7 @@ use crate::saga::input::Cancel;
 use crate::saga::operation::{self, Side};
 use crate::saga::policy::after;
 use crate::saga::record::{
-    CaseReason, Direction, Outcome, SagaRecord, Status, StepRecord, TurnReason,
+    CaseReason, Direction, Outcome, Participant, SagaRecord, Status, StepRecord, TurnReason,
 };
 use crate::saga::{
     CASE_WORKFLOW, Turn, Workflow, advance, compensation, signal, store, take_ownership,
@@ -249,6 +249,7 @@ fn resolve(
 ) -> Result<Box<Commit>, String> {
     let (index, side) = choose(&record, said, turn)?;
     not_asked_any_more(&mut record.steps[index], turn);
+    let by_undo = is_settled_by_undo(&record, index, turn);
     let attested = json!({ "answer": "attested", "by": said.by, "evidence": cut(said.evidence) });
     let step = record.steps[index].name.clone();
     operation::operation(&mut record, index, side).outcome = match said.finding {
@@ -258,6 +259,16 @@ fn resolve(
         },
         // A compensation that has certainly not been applied is due once more.
         Finding::NotApplied if side == Side::Undo => Outcome::Planned,
+        // Whoever looked has seen what is there. An attempt may still be on its way, and only the undo
+        // forbids it.
+        Finding::NotApplied if by_undo => Outcome::Unknown {
+            since: turn.now,
+            last: format!(
+                "attested not applied by {}: {}",
+                said.by,
+                cut(said.evidence)
+            ),
+        },
         Finding::NotApplied => Outcome::NotApplied {
             code: "attested".to_owned(),
             message: format!("by {}: {}", said.by, cut(said.evidence)),
@@ -311,6 +322,30 @@ fn choose(
         ));
     }
     Ok(place)
+}
+
+/// Whether a step said not to have been applied is settled by its undo all the same: where the participant
+/// forbids what it has not seen, and an attempt may still arrive.
+fn is_settled_by_undo(record: &SagaRecord, index: usize, turn: Turn<'_>) -> bool {
+    let step = &record.steps[index];
+    let keeps_tombstones = match &step.forward.participant {
+        Participant::Core => true,
+        Participant::Region(region) => turn.rules.capabilities_of(region).tombstone,
+    };
+    // No attempt has arrived, with proof.
+    let is_certain = matches!(
+        step.forward.outcome,
+        Outcome::BackingOff {
+            doubtful: false,
+            ..
+        }
+    );
+    // The id stands for something else there: ours is never executed, and the undo would offset that.
+    let is_taken = record.case.as_ref().is_some_and(|case| {
+        case.reason == CaseReason::OperationConflict
+            && case.operation_id.as_ref() == Some(&step.forward.operation_id)
+    });
+    step.undo.is_some() && keeps_tombstones && !is_certain && !is_taken
 }
 
 /// What a person has said need not be asked of the participant.

@@ -357,6 +357,37 @@ fn a_person_brings_each_case_to_its_end() {
             "reserve, quote, pay, undo of reserve",
         ),
         (
+            "what was said not to have been applied is forbidden before the saga ends",
+            json!({}),
+            with(
+                paying(),
+                &[
+                    Unclear("pay"),
+                    hand(resolve(None, Finding::NotApplied)),
+                    Done("undo of pay"),
+                    Done("undo of reserve"),
+                    // The attempt was under way after all; the undo has settled it.
+                    Done("pay"),
+                ],
+            ),
+            Status::Compensated,
+            "reserve, quote, pay, undo of pay, undo of reserve",
+        ),
+        (
+            "what never arrived is taken for not applied at a word",
+            json!({}),
+            with(
+                paying(),
+                &[
+                    Nobody("pay"),
+                    hand(resolve(None, Finding::NotApplied)),
+                    Done("undo of reserve"),
+                ],
+            ),
+            Status::Compensated,
+            "reserve, quote, pay, undo of reserve",
+        ),
+        (
             "what backs off is sent now",
             json!({}),
             with(
