@@ -331,8 +331,17 @@ async fn an_unknown_outcome_is_settled_by_the_word_of_two_people() -> Result<()>
     system.deposit(&deposit).await?;
     system.until_record(&saga, BOUND, is_crediting).await?;
     // The wallet is silent and will stay so. It turns back, and its revert is not answered either.
+    let said = system
+        .types(&format!("saga cancel {id} --reason gone --id c1"))
+        .await?
+        .exits(0)?;
+    let why = said.json()?["proposed"].to_string();
+    ensure!(why.contains("12.50 EUR are at risk"), "{said:?}");
+    // The wallet may have credited it, so a second person agrees to take that back.
     system
-        .types(&format!("saga cancel {id} --reason gone --no-wait"))
+        .types(&format!(
+            "case approve {id} --request c1 --reason agreed --by bob --no-wait"
+        ))
         .await?
         .exits(0)?;
     let undoing = |record: &SagaRecord| {
@@ -400,9 +409,10 @@ async fn an_unknown_outcome_is_settled_by_the_word_of_two_people() -> Result<()>
         (&reply["by"], &reply["evidence"]),
         (&json!("ann"), &json!("ledger"))
     );
-    let entries = audited(&system, 6).await?;
+    let entries = audited(&system, 7).await?;
     let wanted = [
-        "ann cancel accepted",
+        "ann cancel proposed",
+        "bob approve accepted",
         "ann hold accepted",
         "ann resolve proposed",
         "ann approve refused",

@@ -17,7 +17,7 @@ use contracts::intake::{OperatorRequest, OperatorVerb};
 use super::action::{Commit, Decision, Ignored};
 use super::by_hand::{Known, Proposal};
 use super::input::Operator;
-use super::record::{SagaRecord, Status};
+use super::record::{Direction, SagaRecord, Status};
 use super::review::CASE_OPENED;
 use super::{Turn, Workflow, store};
 
@@ -57,7 +57,7 @@ pub(super) fn on_operator(
             let terminal = commit.record.status.is_terminal();
             // It is decided upon, or there is nothing left to decide.
             let agreed = matches!(request.verb, OperatorVerb::Approve { .. });
-            if agreed || request.verb.settles() || terminal {
+            if agreed || settles(&record, &request.verb) || terminal {
                 commit.record.by_hand.proposal = None;
             }
             // What the decision itself says of this revision goes before: an end, a turn, a new case.
@@ -132,7 +132,7 @@ fn second_person(
     request: &OperatorRequest,
     turn: Turn<'_>,
 ) -> Result<Option<String>, String> {
-    if !request.verb.settles() {
+    if !settles(record, &request.verb) {
         return Ok(None);
     }
     let limits = &turn.rules.second_person_above;
@@ -204,23 +204,19 @@ fn describe(request: &OperatorRequest) -> String {
     format!("{verb} by {by}: {}", super::by_hand::cut(&request.reason))
 }
 
-/// What a verb means to the rules.
-trait Weight {
-    /// Whether it decides about money on a person's word.
-    fn settles(&self) -> bool;
-}
-
-impl Weight for OperatorVerb {
-    fn settles(&self) -> bool {
-        match self {
-            Self::Resolve { .. } | Self::Compensate => true,
-            Self::Approve { .. }
-            | Self::Cancel
-            | Self::Assign { .. }
-            | Self::Recheck
-            | Self::RetryNow
-            | Self::Hold
-            | Self::Release => false,
+/// Whether a verb decides about money on a person's word.
+fn settles(record: &SagaRecord, verb: &OperatorVerb) -> bool {
+    match verb {
+        OperatorVerb::Resolve { .. } | OperatorVerb::Compensate => true,
+        // It undoes what wallets have done. Once the saga has turned back that is decided.
+        OperatorVerb::Cancel => {
+            record.direction == Direction::Forward && money::may_have_moved(record)
         }
+        OperatorVerb::Approve { .. }
+        | OperatorVerb::Assign { .. }
+        | OperatorVerb::Recheck
+        | OperatorVerb::RetryNow
+        | OperatorVerb::Hold
+        | OperatorVerb::Release => false,
     }
 }

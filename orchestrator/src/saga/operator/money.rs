@@ -35,14 +35,7 @@ pub fn amount_at_risk(record: &SagaRecord) -> Vec<Money> {
     if record.status.is_terminal() {
         return Vec::new();
     }
-    let moved = record
-        .steps
-        .iter()
-        .filter(|step| step.forward.outcome.may_have_effect())
-        .filter(|step| !is_undone(step))
-        .filter_map(|step| update(&step.forward.kind, &step.forward.request))
-        .map(|update| update.money);
-    let sums = sum(moved);
+    let sums = sum(moved(record));
     if !sums.is_empty() {
         return sums;
     }
@@ -52,6 +45,21 @@ pub fn amount_at_risk(record: &SagaRecord) -> Vec<Money> {
         .filter_map(|said| Money::deserialize(said.get("amount")?).ok())
         .take(1)
         .collect()
+}
+
+/// Whether a wallet may have moved for this saga and is not settled.
+pub(super) fn may_have_moved(record: &SagaRecord) -> bool {
+    moved(record).next().is_some()
+}
+
+fn moved(record: &SagaRecord) -> impl Iterator<Item = Money> {
+    record
+        .steps
+        .iter()
+        .filter(|step| step.forward.outcome.may_have_effect())
+        .filter(|step| !is_undone(step))
+        .filter_map(|step| update(&step.forward.kind, &step.forward.request))
+        .map(|update| update.money)
 }
 
 /// What a command moves, if it moves anything.

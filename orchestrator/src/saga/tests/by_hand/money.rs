@@ -1,12 +1,18 @@
 //! Which money is at risk, and which would move.
 
+use std::collections::BTreeMap;
+
+use contracts::audit::OperatorAnswer;
 use contracts::id::SagaId;
 use contracts::intake::{OperatorRequest, OperatorVerb};
+use contracts::money::CurrencyCode;
 use serde_json::{Value, json};
 
+use super::super::script::Move::Hand;
 use super::super::script::{Saga, WORKFLOW};
 use super::answer;
-use crate::saga::record::{SagaRecord, StepRecord};
+use crate::saga::record::{Direction, SagaRecord, StepRecord};
+use crate::saga::rules::Rules;
 use crate::saga::{Preview, amount_at_risk, preview};
 
 const AT: &str = "2030-01-01T00:00:00Z";
@@ -142,4 +148,43 @@ fn a_preview_names_each_wallet_and_what_is_not_certain() {
         saga.sent.last().map(|command| command.kind.as_str()),
         Some("wallet.revert")
     );
+}
+
+#[test]
+fn a_cancel_that_takes_money_back_needs_a_second_person_above_the_limit() {
+    let eur = CurrencyCode::new("EUR").expect("code");
+    let rules: &'static Rules = Box::leak(Box::new(Rules {
+        second_person_above: BTreeMap::from([(eur, 100_000)]),
+        ..Rules::default()
+    }));
+    let debit = |minor: i64, forward: Value, undo: Value| {
+        let mut saga = with_steps(vec![moves(1, "debit", minor, "EUR", forward, undo)]);
+        saga.record.input =
+            json!({ "amount": { "amount_minor": minor, "currency": "EUR", "exponent": 2 } });
+        saga.rules = rules;
+        saga.play(&[super::hand(OperatorVerb::Cancel)]);
+        saga
+    };
+    let done = || applied(&Value::Null);
+    // The debit is no pivot, and it stands or may stand.
+    for forward in [done(), unknown()] {
+        let mut saga = debit(100_001, forward, planned());
+        assert!(matches!(answer(&saga), OperatorAnswer::Proposed { .. }));
+        assert_eq!(saga.record.direction, Direction::Forward);
+        let first = saga.record.by_hand.proposal.clone().expect("kept").request;
+        saga.play(&[Hand("bob", super::approve(&first.id))]);
+        assert_eq!(*answer(&saga), OperatorAnswer::Accepted);
+        let last = saga.sent.last().expect("a command");
+        assert_eq!(last.kind, "wallet.revert");
+        assert_eq!(saga.record.by_hand.proposal, None);
+    }
+    // Not above, refused, or settled: one person is enough.
+    for (minor, forward, undo) in [
+        (100_000, done(), planned()),
+        (100_001, refused(), planned()),
+        (100_001, done(), applied(&json!("done"))),
+    ] {
+        let saga = debit(minor, forward, undo);
+        assert_eq!(*answer(&saga), OperatorAnswer::Accepted);
+    }
 }
