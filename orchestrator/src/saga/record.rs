@@ -42,7 +42,8 @@ pub struct SagaRecord {
     pub cause: String,
     /// When the saga was started.
     pub started_at: Timestamp,
-    /// When something was last confirmed from outside: a reply, a signal, the start. Not the last write.
+    /// When something was last confirmed from outside: a reply, a signal, the start, a person's word on an
+    /// operation. Not the last write, and nothing that people only ask for.
     pub last_progress_at: Timestamp,
     /// When the direction changes if the saga is not past its pivot.
     #[serde(default, skip_serializing_if = "Option::is_none")]

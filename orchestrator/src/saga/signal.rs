@@ -155,7 +155,6 @@ pub(super) fn on_cancel(
         );
         return store(record, Vec::new());
     }
-    record.last_progress_at = turn.now;
     if !record.is_started() {
         let message = format!("{} (by {})", cancel.reason, cancel.by);
         return early::cancel(record, message, turn);

@@ -36,7 +36,6 @@ pub(super) fn perform(
         }
         return committed(store(record, Vec::new()));
     }
-    record.last_progress_at = turn.now;
     record.cause = format!("{} by {}", request.verb.name(), request.by);
     if record.workflow == CASE_WORKFLOW {
         return close(record, request, turn);
@@ -275,6 +274,7 @@ fn resolve(
             at: turn.now,
         },
     };
+    record.last_progress_at = turn.now;
     leave_review(&mut record, turn);
     let commit = go_on(workflow, record, Vec::new(), turn)?;
     match &commit.record.case {

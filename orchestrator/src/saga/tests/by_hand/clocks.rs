@@ -1,10 +1,13 @@
 //! Hold and release.
 
-use contracts::intake::OperatorVerb;
+use contracts::audit::OperatorAnswer;
+use contracts::intake::{Finding, OperatorVerb};
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::script::Move::*;
-use super::{hand, paying, started, with};
+use super::{answer, hand, paying, resolve, started, with};
+use crate::saga::policy::after;
 use crate::saga::record::Status;
 
 #[test]
@@ -80,4 +83,26 @@ fn whoever_releases_a_saga_takes_over_what_its_owner_left() {
     assert!(last.deadline > saga.now);
     saga.play(&[Done("pay"), Done("tell")]);
     assert_eq!(saga.record.status, Status::Completed);
+}
+
+#[test]
+fn only_what_is_confirmed_is_progress() {
+    let mut saga = started(json!({}), &with(paying(), &[Unclear("pay"), Seconds(0)]));
+    let confirmed = saga.record.last_progress_at;
+    let verbs = [
+        OperatorVerb::RetryNow,
+        OperatorVerb::Hold,
+        OperatorVerb::Release,
+        OperatorVerb::Compensate,
+    ];
+    for verb in verbs {
+        saga.now = after(saga.now, SignedDuration::from_secs(2));
+        saga.play(&[hand(verb)]);
+        assert_eq!(*answer(&saga), OperatorAnswer::Accepted);
+        assert_eq!(saga.record.last_progress_at, confirmed);
+    }
+    saga.play(&[Unclear("undo of pay"), Seconds(0)]);
+    saga.play(&[hand(resolve(None, Finding::Applied))]);
+    assert_eq!(*answer(&saga), OperatorAnswer::Accepted);
+    assert_eq!(saga.record.last_progress_at, saga.now);
 }
