@@ -14,6 +14,10 @@ pub struct ByHand {
     /// Since when and by whom the saga's clocks are stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// Until when the time in which the clocks stood still has been given back: what is waited for has moved
+    /// by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_back_until: Option<Timestamp>,
     /// A request that waits for a second person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<Proposal>,

@@ -161,6 +161,19 @@ fn retry_now(
 /// Takes the saga out of a review that blocks it. Its waits and its deadline move by the time it waited for
 /// a person: that time was not the customer's.
 fn leave_review(record: &mut SagaRecord, turn: Turn<'_>) {
+    if !is_blocked(record) {
+        return;
+    }
+    give_time_back(record, turn.now);
+    record.case = None;
+    record.status = match record.direction {
+        Direction::Forward => Status::Running,
+        Direction::Cancelling { .. } => Status::Compensating,
+    };
+}
+
+/// Whether it waits for a person.
+fn is_blocked(record: &SagaRecord) -> bool {
     let blocks = |reason: CaseReason| match reason {
         // These two only report what goes on being tried.
         CaseReason::Overdue | CaseReason::DeadlinePassed => false,
@@ -176,18 +189,8 @@ fn leave_review(record: &mut SagaRecord, turn: Turn<'_>) {
         | CaseReason::OrphanSignal
         | CaseReason::Reversal => true,
     };
-    if record.status != Status::NeedsReview
-        || !record.case.as_ref().is_none_or(|case| blocks(case.reason))
-    {
-        return;
-    }
-    if let Some(case) = record.case.take() {
-        move_waits(record, case.since, turn.now);
-    }
-    record.status = match record.direction {
-        Direction::Forward => Status::Running,
-        Direction::Cancelling { .. } => Status::Compensating,
-    };
+    record.status == Status::NeedsReview
+        && record.case.as_ref().is_none_or(|case| blocks(case.reason))
 }
 
 fn release(
@@ -195,10 +198,10 @@ fn release(
     mut record: SagaRecord,
     turn: Turn<'_>,
 ) -> Result<Box<Commit>, String> {
+    give_time_back(&mut record, turn.now);
     let Some(held) = record.by_hand.held.take() else {
         return Err("the saga is not held".to_owned());
     };
-    move_waits(&mut record, held.since, turn.now);
     let time = turn.now.duration_since(held.since);
     operation::release(&mut record, held.since, time);
     let mut commands = Vec::new();
@@ -210,9 +213,17 @@ fn release(
     go_on(workflow, record, commands, turn)
 }
 
-/// Moves the saga's deadline and what it waits for by the time in which its clocks stood still. What had
-/// passed before stays past.
-fn move_waits(record: &mut SagaRecord, since: Timestamp, now: Timestamp) {
+/// Moves the saga's deadline and what it waits for by the time in which its clocks stood still, held or in
+/// review or both, as far as that has not been done. What had passed before stays past.
+fn give_time_back(record: &mut SagaRecord, now: Timestamp) {
+    let held = record.by_hand.held.as_ref().map(|held| held.since);
+    let case = record.case.as_ref().map(|case| case.since);
+    let case = case.filter(|_| is_blocked(record));
+    let Some(stopped) = held.into_iter().chain(case).min() else {
+        return;
+    };
+    let given_back = record.by_hand.given_back_until.replace(now);
+    let since = given_back.map_or(stopped, |until| stopped.max(until));
     let still = now.duration_since(since);
     let moved = |instant: Timestamp| match instant > since {
         true => after(instant, still),

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::script::Move::*;
+use super::super::script::{Move, case};
 use super::{answer, hand, paying, resolve, started, with};
 use crate::saga::policy::after;
 use crate::saga::record::Status;
@@ -105,4 +106,87 @@ fn only_what_is_confirmed_is_progress() {
     saga.play(&[hand(resolve(None, Finding::Applied))]);
     assert_eq!(*answer(&saga), OperatorAnswer::Accepted);
     assert_eq!(saga.record.last_progress_at, saga.now);
+}
+
+#[test]
+fn the_time_of_a_review_and_of_a_hold_is_given_back_once() {
+    const HOUR: Move = Seconds(3600);
+    let hold = || hand(OperatorVerb::Hold);
+    let release = || hand(OperatorVerb::Release);
+    let resolved = || hand(resolve(Some("four/x"), Finding::Applied));
+    let table: [(&str, Vec<Move>, i64); 5] = [
+        (
+            "resolved while held",
+            vec![
+                Conflict("pay"),
+                HOUR,
+                hold(),
+                HOUR,
+                resolved(),
+                HOUR,
+                release(),
+            ],
+            3,
+        ),
+        (
+            "held while in review",
+            vec![
+                Conflict("pay"),
+                HOUR,
+                hold(),
+                HOUR,
+                release(),
+                HOUR,
+                resolved(),
+            ],
+            3,
+        ),
+        (
+            "a case comes up while held",
+            vec![
+                hold(),
+                HOUR,
+                Conflict("pay"),
+                HOUR,
+                release(),
+                HOUR,
+                resolved(),
+            ],
+            3,
+        ),
+        (
+            "held twice within a review",
+            vec![
+                Conflict("pay"),
+                hold(),
+                HOUR,
+                release(),
+                HOUR,
+                hold(),
+                HOUR,
+                release(),
+                HOUR,
+                resolved(),
+            ],
+            4,
+        ),
+        (
+            "one after the other",
+            vec![hold(), HOUR, release(), Conflict("pay"), HOUR, resolved()],
+            2,
+        ),
+    ];
+    for (what, moves, hours) in table {
+        // Without a pivot the deadline stays to the end.
+        let mut saga = started(json!({}), &paying());
+        for step in &mut saga.record.steps {
+            step.pivot = false;
+        }
+        let deadline = saga.record.deadline_at.expect("a deadline");
+        saga.play(&moves);
+        assert_eq!(*answer(&saga), OperatorAnswer::Accepted, "{what}");
+        assert_eq!(case(&saga), None, "{what}");
+        let moved = saga.record.deadline_at.expect("a deadline");
+        assert_eq!(moved.duration_since(deadline).as_hours(), hours, "{what}");
+    }
 }
