@@ -354,6 +354,10 @@ fn store(mut record: SagaRecord, notes: Vec<Note>) -> Decision {
 
 /// What each revision says of itself: when something is due, and what a case puts at risk.
 fn finish_revision(record: &mut SagaRecord) {
+    // The deadline has done its work. It must not come back when the pivot is asked about once more.
+    if record.is_past_pivot() {
+        record.deadline_at = None;
+    }
     record.wake_at = record.next_due();
     if record.case.is_some() {
         let at_risk = operator::amount_at_risk(record);

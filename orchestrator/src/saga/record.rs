@@ -45,7 +45,7 @@ pub struct SagaRecord {
     /// When something was last confirmed from outside: a reply, a signal, the start, a person's word on an
     /// operation. Not the last write, and nothing that people only ask for.
     pub last_progress_at: Timestamp,
-    /// When the direction changes if the saga is not past its pivot.
+    /// When the direction changes; gone once the pivot has been applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
     /// When something is next due; `None` when nothing is.
