@@ -184,12 +184,13 @@ fn new_record(workflow: &str, version: u32, saga_id: SagaId, turn: Turn<'_>) -> 
 pub fn decide_case(record: SagaRecord, input: Input, turn: Turn<'_>) -> Decision {
     match input {
         Input::Operator(operator) => operator::on_operator(None, record, operator, turn),
-        Input::Arrival(_)
-        | Input::Reply(_)
-        | Input::Signal(_)
-        | Input::Cancel(_)
-        | Input::Timer
-        | Input::Resume => Decision::Ignore(Box::new(record), Ignored::Ended),
+        Input::Cancel(cancel) => {
+            let request = signal::as_request(&record, cancel);
+            operator::on_operator(None, record, request, turn)
+        }
+        Input::Arrival(_) | Input::Reply(_) | Input::Signal(_) | Input::Timer | Input::Resume => {
+            Decision::Ignore(Box::new(record), Ignored::Ended)
+        }
     }
 }
 

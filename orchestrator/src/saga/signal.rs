@@ -1,12 +1,11 @@
 //! What people and other messages say to a saga that exists.
 
+use contracts::intake::{OperatorRequest, OperatorVerb};
+
 use super::action::{Decision, Ignored, Note, Persist};
-use super::input::{Arrival, Cancel, Signal};
-use super::record::{
-    CaseReason, Direction, MAX_SIGNAL_BYTES, MAX_SIGNALS, SagaRecord, SignalRecord, Status,
-    TurnReason,
-};
-use super::{ArrivalMeaning, Turn, Workflow, advance, compensation, early, store};
+use super::input::{Arrival, Cancel, Operator, Signal};
+use super::record::{CaseReason, MAX_SIGNAL_BYTES, MAX_SIGNALS, SagaRecord, SignalRecord, Status};
+use super::{ArrivalMeaning, Turn, Workflow, advance, operator, store};
 
 pub(super) fn on_arrival(
     workflow: &Workflow,
@@ -138,40 +137,27 @@ fn take_signal(record: &mut SagaRecord, signal: Signal, turn: Turn<'_>) -> Vec<N
     Vec::new()
 }
 
+/// Somebody asks to turn back: the same as an operator's request to cancel.
 pub(super) fn on_cancel(
     workflow: &Workflow,
-    mut record: SagaRecord,
+    record: SagaRecord,
     cancel: Cancel,
     turn: Turn<'_>,
 ) -> Decision {
-    if record.seen.contains(&cancel.message_id) {
-        return Decision::Ignore(Box::new(record), Ignored::Seen);
+    let request = as_request(&record, cancel);
+    operator::on_operator(Some(workflow), record, request, turn)
+}
+
+/// The operator's request that this is; its message names it.
+pub(super) fn as_request(record: &SagaRecord, cancel: Cancel) -> Operator {
+    Operator {
+        request: OperatorRequest {
+            saga_id: record.saga_id.clone(),
+            id: cancel.message_id.clone(),
+            verb: OperatorVerb::Cancel,
+            reason: cancel.reason,
+            by: cancel.by,
+        },
+        message_id: cancel.message_id,
     }
-    record.note_seen(&cancel.message_id);
-    if record.status.is_terminal() {
-        record.cause = format!(
-            "cancel by {} refused: the saga has ended {}",
-            cancel.by, record.status
-        );
-        return store(record, Vec::new());
-    }
-    if !record.is_started() {
-        let message = format!("{} (by {})", cancel.reason, cancel.by);
-        return early::cancel(record, message, turn);
-    }
-    if record.direction == Direction::Forward && record.is_past_pivot() {
-        record.cause = format!(
-            "cancel by {} refused: the pivot has been applied",
-            cancel.by
-        );
-        return store(record, Vec::new());
-    }
-    if record.direction == Direction::Forward {
-        let message = format!("{} (by {})", cancel.reason, cancel.by);
-        compensation::turn_back(&mut record, TurnReason::CancelRequested, message, turn);
-    } else {
-        compensation::try_refused_again(&mut record);
-    }
-    record.case = None;
-    advance(workflow, record, turn, Vec::new(), Persist::Now)
 }

@@ -1,5 +1,6 @@
 //! Time that does not run: what lies ahead comes nearer.
 
+use contracts::audit::OperatorAnswer;
 use jiff::{SignedDuration, Timestamp};
 use orchestrator::saga::record::{Direction, Outcome, SagaRecord};
 use serde_json::Value;
@@ -60,6 +61,14 @@ pub(super) fn settle(record: &mut SagaRecord, by_ms: i64) {
         case.message.clear();
         case.evidence = Value::Null;
         case.since = NOW;
+    }
+    for action in &mut record.by_hand.actions {
+        action.at = NOW;
+        if let OperatorAnswer::Refused { why } | OperatorAnswer::Proposed { why } =
+            &mut action.answer
+        {
+            why.clear();
+        }
     }
     for step in &mut record.steps {
         settle_outcome(&mut step.forward.outcome, by_ms);

@@ -10,14 +10,13 @@ use crate::saga::action::{Command, Commit, Decision, Persist};
 use crate::saga::by_hand::{Held, cut};
 use crate::saga::ending::finish;
 use crate::saga::flow::OTHER_SHAPE;
-use crate::saga::input::Cancel;
 use crate::saga::operation::{self, Side};
 use crate::saga::policy::after;
 use crate::saga::record::{
     CaseReason, Direction, Outcome, Participant, SagaRecord, Status, StepRecord, TurnReason,
 };
 use crate::saga::{
-    CASE_WORKFLOW, Turn, Workflow, advance, compensation, signal, store, take_ownership,
+    CASE_WORKFLOW, Turn, Workflow, advance, compensation, early, store, take_ownership,
 };
 
 /// Carries a legal request out on a record.
@@ -47,8 +46,8 @@ pub(super) fn perform(
         OperatorVerb::Cancel => cancel(workflow, record, request, turn),
         OperatorVerb::Recheck => recheck(workflow, record, turn),
         OperatorVerb::Compensate => {
-            let message = format!("{} (by {})", cut(&request.reason), request.by);
-            compensation::turn_back(&mut record, TurnReason::CancelRequested, message, turn);
+            let (reason, message) = (TurnReason::CancelRequested, asked(request));
+            compensation::turn_back(&mut record, reason, message, turn);
             go_on(workflow, record, Vec::new(), turn)
         }
         OperatorVerb::RetryNow => retry_now(workflow, record, turn),
@@ -101,18 +100,29 @@ fn committed(decision: Decision) -> Result<Box<Commit>, String> {
     }
 }
 
+/// Turns back; what has turned back already tries again what was refused.
 fn cancel(
     workflow: &Workflow,
-    record: SagaRecord,
+    mut record: SagaRecord,
     request: &OperatorRequest,
     turn: Turn<'_>,
 ) -> Result<Box<Commit>, String> {
-    let cancel = Cancel {
-        message_id: format!("request:{}", request.digest()),
-        reason: cut(&request.reason),
-        by: request.by.clone(),
-    };
-    committed(signal::on_cancel(workflow, record, cancel, turn))
+    let message = asked(request);
+    if !record.is_started() {
+        return committed(early::cancel(record, message, turn));
+    }
+    if record.direction == Direction::Forward {
+        compensation::turn_back(&mut record, TurnReason::CancelRequested, message, turn);
+    } else {
+        compensation::try_refused_again(&mut record);
+    }
+    record.case = None;
+    go_on(workflow, record, Vec::new(), turn)
+}
+
+/// Why a saga turns back at a person's request.
+fn asked(request: &OperatorRequest) -> String {
+    format!("{} (by {})", cut(&request.reason), request.by)
 }
 
 /// Sends once more what has no certain outcome. The case goes with it: the same answer opens it again.

@@ -12,7 +12,7 @@ use super::super::script::{Saga, WORKFLOW};
 use super::{answer, approve, assign, hand, paying, resolve, started, why, with};
 use crate::saga::action::{Command, Decision, Ignored};
 use crate::saga::by_hand::{MAX_ACTIONS, MAX_EARLIER};
-use crate::saga::input::{Input, Operator};
+use crate::saga::input::{Cancel, Input, Operator};
 use crate::saga::record::{CaseReason, Outcome, SagaRecord, Status};
 use crate::saga::rules::Rules;
 use crate::saga::{amount_at_risk, case_record, decide_case, preview};
@@ -95,6 +95,28 @@ fn asked(message_id: &str, request: OperatorRequest) -> Input {
         message_id: message_id.to_owned(),
         request,
     })
+}
+
+#[test]
+fn asking_to_turn_back_is_the_request_to_cancel() {
+    for moves in [paying(), with(paying(), &[Done("pay")])] {
+        let (mut said, mut asked_for) = (started(json!({}), &moves), started(json!({}), &moves));
+        let message_id = "m".to_owned();
+        said.take(
+            Input::Cancel(Cancel {
+                message_id: message_id.clone(),
+                reason: "a reason".to_owned(),
+                by: "ann".to_owned(),
+            }),
+            "said",
+        );
+        let request = request(&message_id, OperatorVerb::Cancel);
+        asked_for.take(asked(&message_id, request), "asked for");
+        assert_eq!(said.record, asked_for.record);
+        assert_eq!(said.audit, asked_for.audit);
+        assert_eq!(said.audit.len(), 1);
+        assert_eq!(said.sent, asked_for.sent);
+    }
 }
 
 #[test]
