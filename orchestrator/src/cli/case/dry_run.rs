@@ -27,6 +27,8 @@ struct Shown<'a> {
     status: Status,
     direction: String,
     commands: Vec<Leaves<'a>>,
+    /// Sent once more, under their ids, if another replica decides than the one that drives the saga.
+    again: Vec<Leaves<'a>>,
     following: Vec<Leaves<'a>>,
     ends: Status,
     money: &'a [Delta],
@@ -84,6 +86,7 @@ pub(in crate::cli) fn print(
             status: preview.record.status,
             direction: clean(&turned(&preview.record)),
             commands: Leaves::all(&preview.commands),
+            again: Leaves::all(&preview.again),
             following: Leaves::all(&preview.following),
             ends: preview.status,
             money: &preview.money,
@@ -124,6 +127,12 @@ fn page(shown: &Revision, request: &OperatorRequest, preview: &Preview) -> Strin
     } else {
         text.push_str("\nCommands that leave at once\n");
         text.push_str(&commands(&preview.commands));
+    }
+    if !preview.again.is_empty() {
+        text.push_str(
+            "\nIn flight, and sent once more under their ids if another replica takes the saga over by this\n",
+        );
+        text.push_str(&commands(&preview.again));
     }
     if !preview.following.is_empty() {
         text.push_str("\nCommands that follow, each when the one before it has been applied\n");

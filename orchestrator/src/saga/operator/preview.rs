@@ -2,13 +2,14 @@
 
 use contracts::audit::OperatorAnswer;
 use contracts::intake::OperatorRequest;
-use serde_json::Value;
+use contracts::reply::OperationState;
+use serde_json::{Value, json};
 
 use super::money::{Delta, delta};
 use super::on_operator;
 use crate::saga::action::{Command, Decision};
 use crate::saga::input::{Answer, Input, Operator, Reply};
-use crate::saga::record::{Direction, SagaRecord, Status};
+use crate::saga::record::{Direction, Outcome, SagaRecord, Status, StepRecord};
 use crate::saga::{Turn, Workflow, decide};
 
 /// What would happen.
@@ -20,6 +21,9 @@ pub struct Preview {
     pub record: SagaRecord,
     /// Commands that leave at once.
     pub commands: Vec<Command>,
+    /// Commands in flight that leave once more, under their ids, when a replica other than the saga's owner
+    /// decides: it takes the saga over by that.
+    pub again: Vec<Command>,
     /// Commands that follow, in this order, when each is applied. Known for a saga that turns back; what a
     /// saga that goes forward asks for depends on the answers.
     pub following: Vec<Command>,
@@ -28,6 +32,9 @@ pub struct Preview {
     /// Money that these commands move.
     pub money: Vec<Delta>,
 }
+
+/// A replica that is not the owner, whoever that is.
+const ANOTHER: &str = "";
 
 /// Commands followed at most; a saga has a handful of steps.
 const FOLLOWED: usize = 1000;
@@ -44,26 +51,40 @@ pub fn preview(
         message_id: format!("preview:{}", request.digest()),
         request: request.clone(),
     };
+    let other = Turn {
+        replica: ANOTHER,
+        ..turn
+    };
+    let theirs = on_operator(workflow, record.clone(), operator.clone(), other);
     let (after, commands) = take(on_operator(workflow, record.clone(), operator, turn));
+    let mut again = take(theirs).1;
+    again.retain(|theirs| {
+        let mut ours = commands.iter();
+        ours.all(|ours| ours.operation_id != theirs.operation_id)
+    });
     let answer = after.by_hand.action(request).map_or_else(
         || OperatorAnswer::Refused {
             why: "this very request was made before; a repeat changes nothing".to_owned(),
         },
         |action| action.answer.clone(),
     );
-    let mut money: Vec<Delta> = commands.iter().filter_map(|c| delta(&after, c)).collect();
+    // What is assumed below makes nothing certain, so the record right after the request says what is.
+    let moved = |command: &Command| delta(&after, command);
+    let mut money: Vec<Delta> = commands.iter().filter_map(moved).collect();
     let mut following = Vec::new();
     let mut end = after.clone();
     if let (Some(workflow), Direction::Cancelling { .. }) = (workflow, &after.direction) {
         let mut next = commands.clone();
-        while let Some(command) = next.pop().filter(|_| following.len() < FOLLOWED) {
-            let reply = Input::Reply(Reply {
-                operation_id: command.operation_id,
-                attempt: command.attempt,
-                answer: Answer::Applied(Value::Null),
-            });
-            let (record, more) = take(decide(workflow, end, reply, turn));
-            money.extend(more.iter().filter_map(|command| delta(&record, command)));
+        while following.len() < FOLLOWED {
+            let reply = match next.pop() {
+                Some(command) => applied(&end, &command),
+                None => match awaited(&end) {
+                    Some(reply) => reply,
+                    None => break,
+                },
+            };
+            let (record, more) = take(decide(workflow, end, Input::Reply(reply), turn));
+            money.extend(more.iter().filter_map(moved));
             following.extend(more.iter().cloned());
             next.extend(more);
             end = record;
@@ -72,11 +93,41 @@ pub fn preview(
     Preview {
         answer,
         commands,
+        again,
         following,
         status: end.status,
         money,
         record: after,
     }
+}
+
+/// The answer that a command was applied. Whoever is asked what became of a step says that it stands, as only
+/// then something is to be undone.
+fn applied(record: &SagaRecord, command: &Command) -> Reply {
+    let mut questions = record.steps.iter().filter_map(|step| step.status.as_ref());
+    let is_question = questions.any(|question| question.operation_id == command.operation_id);
+    Reply {
+        operation_id: command.operation_id.clone(),
+        attempt: command.attempt,
+        answer: Answer::Applied(match is_question {
+            true => json!({ "state": OperationState::Applied }),
+            false => Value::Null,
+        }),
+    }
+}
+
+/// The late answer to a step that has to be known before it is undone, and is not asked about yet.
+fn awaited(record: &SagaRecord) -> Option<Reply> {
+    let is_out = |step: &&StepRecord| {
+        let undo = step.undo.as_ref().map(|undo| &undo.outcome);
+        step.forward.outcome.is_pending() && undo == Some(&Outcome::Planned)
+    };
+    let step = record.steps.iter().rev().find(is_out)?;
+    Some(Reply {
+        operation_id: step.forward.operation_id.clone(),
+        attempt: step.forward.attempts,
+        answer: Answer::Applied(Value::Null),
+    })
 }
 
 fn take(decision: Decision) -> (SagaRecord, Vec<Command>) {

@@ -1,15 +1,16 @@
 //! Hold and release.
 
 use contracts::audit::OperatorAnswer;
-use contracts::intake::{Finding, OperatorVerb};
+use contracts::intake::{Finding, OperatorRequest, OperatorVerb};
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::script::Move::*;
-use super::super::script::{Move, case};
+use super::super::script::{Move, WORKFLOW, case};
 use super::{answer, hand, paying, resolve, started, with};
 use crate::saga::policy::after;
 use crate::saga::record::Status;
+use crate::saga::{Turn, preview};
 
 #[test]
 fn hold_stops_the_clocks_and_release_lets_them_go_on() {
@@ -76,7 +77,23 @@ fn whoever_releases_a_saga_takes_over_what_its_owner_left() {
         json!({}),
         &with(paying(), &[hand(OperatorVerb::Hold), Takeover("b")]),
     );
-    saga.play(&[Seconds(3600), hand(OperatorVerb::Release)]);
+    saga.play(&[Seconds(3600)]);
+    // Beforehand nobody knows who will decide: the owner sends nothing, another one sends it again.
+    let request = OperatorRequest {
+        saga_id: saga.record.saga_id.clone(),
+        id: "1".to_owned(),
+        verb: OperatorVerb::Release,
+        reason: "a reason".to_owned(),
+        by: "ann".to_owned(),
+    };
+    let owner = Turn {
+        replica: "a",
+        ..saga.turn()
+    };
+    let shown = preview(Some(&WORKFLOW), &saga.record, &request, owner);
+    assert_eq!((shown.commands.len(), shown.again.len()), (0, 1));
+    assert_eq!(shown.again[0].operation_id.as_str(), "four/x");
+    saga.play(&[hand(OperatorVerb::Release)]);
     assert_eq!(saga.record.owner, "b");
     assert_eq!(saga.steps_sent(), "reserve, quote, pay, pay");
     let last = saga.sent.last().expect("a command");

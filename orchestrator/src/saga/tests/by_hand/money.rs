@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::super::script::Move::Hand;
 use super::super::script::{Saga, WORKFLOW};
 use super::answer;
-use crate::saga::record::{Direction, SagaRecord, StepRecord};
-use crate::saga::rules::Rules;
+use crate::saga::action::Command;
+use crate::saga::record::{Direction, SagaRecord, Status, StepRecord};
+use crate::saga::rules::{Capabilities, Rules};
 use crate::saga::{Preview, amount_at_risk, preview};
 
 const AT: &str = "2030-01-01T00:00:00Z";
@@ -186,5 +187,42 @@ fn a_cancel_that_takes_money_back_needs_a_second_person_above_the_limit() {
     ] {
         let saga = debit(minor, forward, undo);
         assert_eq!(*answer(&saga), OperatorAnswer::Accepted);
+    }
+}
+
+#[test]
+fn a_preview_shows_the_revert_that_waits_for_what_a_wallet_says() {
+    let eu = "eu".parse().expect("region");
+    let rules: &'static Rules = Box::leak(Box::new(Rules {
+        capabilities: BTreeMap::from([(eu, Capabilities { tombstone: false })]),
+        ..Rules::default()
+    }));
+    let in_flight = json!({ "outcome": "in_flight", "issued_at": AT, "deadline": "2030-01-01T00:00:10Z",
+        "tries": 1, "doubtful": false });
+    for (forward, sent) in [(unknown(), "wallet.get"), (in_flight, "")] {
+        let mut saga = with_steps(vec![moves(1, "credit", 1000, "EUR", forward, planned())]);
+        saga.rules = rules;
+        let request = OperatorRequest {
+            saga_id: SagaId::from_parts("four", &["x"]),
+            id: "1".to_owned(),
+            verb: OperatorVerb::Compensate,
+            reason: "a reason".to_owned(),
+            by: "ann".to_owned(),
+        };
+        let shown = preview(Some(&WORKFLOW), &saga.record, &request, saga.turn());
+        let kinds = |commands: &[Command]| {
+            let kinds: Vec<&str> = commands.iter().map(|c| c.kind.as_str()).collect();
+            kinds.join(", ")
+        };
+        assert_eq!(kinds(&shown.commands), sent);
+        assert_eq!(kinds(&shown.following), "wallet.revert");
+        assert_eq!(shown.status, Status::Compensated);
+        let [delta] = shown.money.as_slice() else {
+            panic!("{:?}", shown.money)
+        };
+        assert_eq!(
+            (delta.money.to_string().as_str(), delta.certain),
+            ("-10.00 EUR", false)
+        );
     }
 }
