@@ -195,6 +195,7 @@ fn a_case_says_what_a_person_can_do() {
         "amount_guard",
         "nondeterministic",
         "poison",
+        "unreadable_reply",
         "refused_after_pivot",
         "compensation_refused",
         "overdue",

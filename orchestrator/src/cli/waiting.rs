@@ -208,6 +208,7 @@ pub(super) fn reason(reason: CaseReason) -> &'static str {
         CaseReason::AmountGuard => "amount_guard",
         CaseReason::Nondeterministic => "nondeterministic",
         CaseReason::Poison => "poison",
+        CaseReason::UnreadableReply => "unreadable_reply",
         CaseReason::RefusedAfterPivot => "refused_after_pivot",
         CaseReason::CompensationRefused => "compensation_refused",
         CaseReason::Overdue => "overdue",
@@ -232,6 +233,9 @@ fn advice(reason: CaseReason) -> &'static str {
             "deploy the version of the workflow that the saga was started with"
         }
         CaseReason::Poison => "mend the workflow or the record; other sagas are not affected",
+        CaseReason::UnreadableReply => {
+            "deploy a workflow that reads what the participant answers, then retry-now"
+        }
         CaseReason::RefusedAfterPivot => {
             "the money has moved: compensate, or do by hand what was refused and resolve"
         }

@@ -291,7 +291,7 @@ impl<'a> Cx<'a> {
     }
 
     fn deadline_fact(&mut self, fact: &str, within: SignedDuration) -> Flow<Timestamp> {
-        self.pinned(format!("{fact}/until"), |now| after(now, within))
+        self.pinned(format!("{fact}{UNTIL}"), |now| after(now, within))
     }
 
     fn pinned(
@@ -351,8 +351,13 @@ pub fn join<A, B>(a: Flow<A>, b: Flow<B>) -> Flow<(A, B)> {
 /// Code of an operation that provably never reached its participant.
 pub(super) const UNREACHABLE: &str = "unreachable";
 
-/// How the message of a case begins that was opened because a reply cannot be read.
-pub(super) const OTHER_SHAPE: &str = "the workflow cannot read the reply of step";
+/// How the name of a fact ends that says until when something is waited for.
+const UNTIL: &str = "/until";
+
+/// Whether a fact says until when something is waited for.
+pub(super) fn is_until(fact: &str) -> bool {
+    fact.ends_with(UNTIL)
+}
 
 fn broken(what: &str, error: &dyn std::fmt::Display) -> Suspend {
     Suspend::Review {

@@ -3,7 +3,7 @@
 use contracts::id::StepName;
 use serde_json::{Value, json};
 
-use super::{Cx, Flow, OTHER_SHAPE, Refusal, Request, Step, Suspend, UNREACHABLE, broken};
+use super::{Cx, Flow, Refusal, Request, Step, Suspend, UNREACHABLE, broken};
 use crate::saga::policy::Policy;
 use crate::saga::record::{CaseReason, Operation, Outcome, Participant, StepRecord, TurnReason};
 
@@ -112,8 +112,10 @@ impl<'c, 'a, S: Step> StepBuilder<'c, 'a, S> {
                 serde_json::from_value(reply)
                     .map(Ok)
                     .map_err(|error| Suspend::Review {
-                        reason: CaseReason::Poison,
-                        message: format!("{OTHER_SHAPE} {name}: {error}"),
+                        reason: CaseReason::UnreadableReply,
+                        message: format!(
+                            "the workflow cannot read the reply of step {name}: {error}"
+                        ),
                     })
             }
             Outcome::NotApplied { code, message, .. } if code == UNREACHABLE => {

@@ -9,7 +9,7 @@ use super::questions::{self, open_operations};
 use crate::saga::action::{Command, Commit, Decision, Persist};
 use crate::saga::by_hand::{Held, cut};
 use crate::saga::ending::finish;
-use crate::saga::flow::OTHER_SHAPE;
+use crate::saga::flow::is_until;
 use crate::saga::operation::{self, Side};
 use crate::saga::policy::after;
 use crate::saga::record::{
@@ -192,6 +192,7 @@ fn is_blocked(record: &SagaRecord) -> bool {
         | CaseReason::AmountGuard
         | CaseReason::Nondeterministic
         | CaseReason::Poison
+        | CaseReason::UnreadableReply
         | CaseReason::RefusedAfterPivot
         | CaseReason::CompensationRefused
         | CaseReason::Contradiction
@@ -244,7 +245,7 @@ fn give_time_back(record: &mut SagaRecord, now: Timestamp) {
         awaiting.until = moved(awaiting.until);
     }
     for (name, fact) in &mut record.facts {
-        if name.ends_with("/until")
+        if is_until(name)
             && let Ok(until) = serde_json::from_value::<Timestamp>(fact.clone())
         {
             *fact = json!(moved(until));
@@ -299,7 +300,9 @@ fn resolve(
     leave_review(&mut record, turn);
     let commit = go_on(workflow, record, Vec::new(), turn)?;
     match &commit.record.case {
-        Some(case) if said.finding == Finding::Applied && case.message.starts_with(OTHER_SHAPE) => {
+        Some(case)
+            if said.finding == Finding::Applied && case.reason == CaseReason::UnreadableReply =>
+        {
             Err(format!(
                 "the workflow reads the answer of step {step}, so say what it was with --reply: {}",
                 case.message

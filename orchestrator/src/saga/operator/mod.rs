@@ -18,7 +18,6 @@ use super::action::{Commit, Decision, Ignored};
 use super::by_hand::{Known, Proposal};
 use super::input::Operator;
 use super::record::{Direction, SagaRecord, Status};
-use super::review::CASE_OPENED;
 use super::{Turn, Workflow, store};
 
 pub use money::{Delta, amount_at_risk};
@@ -61,7 +60,7 @@ pub(super) fn on_operator(
                 commit.record.by_hand.proposal = None;
             }
             // What the decision itself says of this revision goes before: an end, a turn, a new case.
-            if !terminal && !commit.record.cause.starts_with(CASE_OPENED) {
+            if !terminal && !has_opened_case(&record, &commit.record) {
                 commit.record.cause = describe(&request);
             }
             conclude(*commit, before, &request, OperatorAnswer::Accepted, turn)
@@ -80,6 +79,15 @@ pub(super) fn on_operator(
         }
         Err(why) => refuse(record, &request, why, turn),
     }
+}
+
+/// Whether the case of `after` was opened since `before`.
+fn has_opened_case(before: &SagaRecord, after: &SagaRecord) -> bool {
+    let of = |record: &SagaRecord| {
+        let case = record.case.as_ref()?;
+        Some((case.reason, case.since, case.message.clone()))
+    };
+    after.case.is_some() && of(before) != of(after)
 }
 
 /// What came of a request that is not refused.

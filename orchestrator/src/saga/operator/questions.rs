@@ -118,6 +118,7 @@ fn is_contested(record: &SagaRecord, operation: &Operation) -> bool {
         | CaseReason::AmountGuard
         | CaseReason::Nondeterministic
         | CaseReason::Poison
+        | CaseReason::UnreadableReply
         | CaseReason::RefusedAfterPivot
         | CaseReason::Overdue
         | CaseReason::DeadlinePassed

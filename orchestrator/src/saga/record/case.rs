@@ -43,6 +43,8 @@ pub enum CaseReason {
     Nondeterministic,
     /// The workflow itself failed, or the record cannot be used.
     Poison,
+    /// The workflow cannot read what a participant, or a person for it, answered.
+    UnreadableReply,
     /// A participant refused a step after the pivot.
     RefusedAfterPivot,
     /// A participant refused a compensation.
