@@ -29,6 +29,8 @@ region's agents) and its events. Only reads; give it the operator's user, and a 
 read. May run while sagas do: what differs is read again before it is named, and a saga on its way is no
 difference unless it has made no progress for longer than --stuck. One that waits until a known instant is
 given until then as well.
+Not compared: balances and entries with operations (region-agent ledger verify, in each region), and what
+providers say. What a person books under OPERATION/correction:N counts as part of that operation.
 Payments and regions come from the config file, as for serve (payments, default_region, regions).
 With -o json: one object a line for each difference, and {\"summary\": …} as the last line.
 Exit codes: 0 everything agrees; 1 there are differences; 3 a side cannot be reached, nothing is known;

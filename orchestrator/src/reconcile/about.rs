@@ -5,7 +5,7 @@ use contracts::id::{OperationId, Region};
 use contracts::money::Money;
 use contracts::reply::OperationState;
 
-use super::difference::{Says, shell};
+use super::difference::{Book, Says};
 use super::sides::{EventSide, Move, OperationSide, PaymentSide, RecordSide, Said};
 
 /// What a difference is about.
@@ -14,7 +14,7 @@ pub(super) struct About<'a> {
     pub(super) operation_id: Option<&'a OperationId>,
     pub(super) region: Option<&'a Region>,
     pub(super) amount: Option<Money>,
-    pub(super) book: Option<String>,
+    pub(super) book: Option<Book>,
     pub(super) says: Says,
 }
 
@@ -48,19 +48,11 @@ pub(super) fn of_move<'a>(movement: &'a Move, booked: Option<&OperationSide>) ->
             (Said::Nothing, _) => "not sent",
         }
     );
-    let currency = update.money.currency();
     About {
         operation_id: Some(&movement.operation_id),
         region: Some(&movement.region),
         amount: Some(update.money),
-        book: Some(format!(
-            "{} {} {} {} --decimals {}",
-            shell(update.customer.as_str()),
-            direction(update.movement),
-            update.money.decimal_text(),
-            currency.code(),
-            currency.exponent()
-        )),
+        book: None,
         says: Says {
             record: Some(record),
             wallet: Some(wallet_says(booked)),
@@ -153,7 +145,7 @@ fn wallet_says(operation: Option<&OperationSide>) -> String {
     }
 }
 
-fn direction(movement: Movement) -> &'static str {
+pub(super) fn direction(movement: Movement) -> &'static str {
     match movement {
         Movement::Credit => "credit",
         Movement::Debit => "debit",

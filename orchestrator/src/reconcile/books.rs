@@ -14,9 +14,9 @@ use contracts::reply::WalletView;
 use contracts::{header, subject};
 use jiff::Timestamp;
 
-use super::ReconcileError;
 use super::sides::{EventSide, OperationSide, PaymentSide, RecordSide};
 use super::source::Window;
+use super::{Options, ReconcileError};
 use crate::partition::Partition;
 use crate::payments::{PaymentPage, PaymentPlace, Payments};
 use crate::store;
@@ -41,15 +41,18 @@ pub(super) struct Books {
     /// How long those are kept; zero for ever.
     pub(super) events_age: Duration,
     pub(super) payments: Option<Payments>,
+    /// The clock.
+    pub(super) now: Timestamp,
 }
 
 impl Books {
     pub(super) async fn open(
         client: &Client,
-        partition: &Partition,
+        options: &Options,
         payments: Option<&Payments>,
     ) -> Result<Self, ReconcileError> {
         let js = crate::serve::context(client);
+        let partition = &options.partition;
         let state = js
             .get_stream_no_info(partition.state_stream())
             .await
@@ -71,6 +74,7 @@ impl Books {
             events,
             events_age,
             payments: payments.cloned(),
+            now: options.now,
         })
     }
 
@@ -206,7 +210,7 @@ impl Books {
                 let at = time_of(&message)?;
                 let record = store::decode(&message.payload);
                 Ok(Some(record.map(|record| {
-                    RecordSide::of(&record, message.sequence, at)
+                    RecordSide::of(&record, message.sequence, at, self.now)
                 })))
             }
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),

@@ -4,21 +4,23 @@ use contracts::id::{OperationId, Region};
 use contracts::money::Money;
 use serde::Serialize;
 
+use crate::saga::operator::Verb;
+
 /// What two sides do not agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The wallet holds a movement of which no saga knows.
     WalletWithoutSaga,
-    /// The record claims a movement that does not stand in the wallet.
+    /// The record claims a movement that does not stand in the wallet, or the wallet has only its offset.
     WalletMissing,
-    /// The wallet holds the movement with another customer, direction, sum or currency.
+    /// The wallet holds the movement, or its offset, with another customer, direction, sum or currency.
     WalletDiffers,
     /// The wallet holds a movement that the record says was never applied.
     WalletUnexpected,
-    /// The saga turned back, and its movement still stands or was never offset.
+    /// The saga turned back, and its movement still stands.
     RevertMissing,
-    /// A second movement for the same payment.
+    /// A second movement for the same payment, such as the same one in another region.
     ExtraMovement,
     /// A completed saga without its payment.
     PaymentMissing,
@@ -26,11 +28,11 @@ pub enum Kind {
     PaymentNotSuccessful,
     /// The payment says another saga, customer, region or sum than the record.
     PaymentDiffers,
-    /// A payment marked successful by a saga that has not completed.
+    /// A payment marked successful though its saga has not completed.
     PaymentWithoutCompletion,
     /// A payment still pending although its saga has ended.
     PaymentLeftOpen,
-    /// A payment whose saga has no record.
+    /// A payment whose saga has no record, or a successful one that no saga has taken.
     PaymentWithoutSaga,
     /// A completed saga without its event.
     EventMissing,
@@ -127,6 +129,7 @@ impl Difference {
             key: &self.saga_key,
             operation: None,
             region: self.region.as_ref(),
+            verbs: &[],
             open: false,
             book: None,
         };
@@ -175,10 +178,22 @@ impl Fix {
         let region = subject.region.map_or("its region", Region::as_str);
         let operation = shell(subject.operation.map_or(subject.saga, OperationId::as_str));
         let show = || format!("orchestrator saga show {saga} --history");
+        let may = |verb| subject.verbs.contains(&verb);
         let (command, note) = match kind {
-            Kind::WalletMissing | Kind::WalletUnexpected | Kind::RevertMissing if subject.open => (
-                format!("orchestrator case recheck {saga} --reason TEXT"),
-                "asks the wallet again and settles the saga by what it answers".to_owned(),
+            // What follows is for a person beside a ledger.
+            Kind::WalletMissing
+            | Kind::WalletDiffers
+            | Kind::RevertMissing
+            | Kind::WalletUnexpected
+                if subject.book.is_some() =>
+            {
+                booking(subject.book, region)
+            }
+            Kind::WalletMissing => (
+                show(),
+                "what was refused or offset cannot be booked under its id, and the saga may yet turn back: \
+                 once it has ended, the next run names what to book"
+                    .to_owned(),
             ),
             Kind::WalletWithoutSaga | Kind::ExtraMovement | Kind::WalletUnexpected => (
                 format!("region-agent wallet revert {operation} --reason TEXT"),
@@ -188,44 +203,27 @@ impl Fix {
                 format!("region-agent wallet revert {operation} --reason TEXT"),
                 format!("beside the ledger of {region}: the saga's own compensation, under its own key"),
             ),
-            Kind::WalletMissing => match subject.book {
-                Some(book) => (
-                    format!("region-agent wallet book {operation} {book} --reason TEXT"),
-                    format!(
-                        "beside the ledger of {region}, after `region-agent ledger verify`: the same \
-                         operation under its own id, so that it cannot happen twice; a ledger that has lost \
-                         a row may have lost more, so see its backups first"
-                    ),
-                ),
-                None => (show(), "see which movement it was".to_owned()),
-            },
             Kind::WalletDiffers => (
                 format!("region-agent wallet revert {operation} --reason TEXT"),
                 format!(
-                    "beside the ledger of {region}; then book what the record says with `region-agent \
-                     wallet book` under another operation id"
+                    "beside the ledger of {region}, after `region-agent ledger verify`; the next run then \
+                     names what to book in its place"
                 ),
+            ),
+            Kind::PaymentLeftOpen => (
+                show(),
+                "the saga has ended and marks nothing any more. A command of it that was still on its way \
+                 may have set the row afterwards, or somebody else has: see in the history and in the audit \
+                 of the payments database which, then set the row to what the record says"
+                    .to_owned(),
             ),
             Kind::PaymentMissing
             | Kind::PaymentNotSuccessful
             | Kind::PaymentDiffers
-            | Kind::PaymentWithoutCompletion
-            | Kind::PaymentLeftOpen
-                if subject.open =>
-            {
-                (
-                    format!("orchestrator saga retry {saga} --reason TEXT"),
-                    "the saga marks its payment itself as it goes on".to_owned(),
-                )
-            }
-            Kind::PaymentMissing
-            | Kind::PaymentNotSuccessful
-            | Kind::PaymentDiffers
-            | Kind::PaymentWithoutCompletion
-            | Kind::PaymentLeftOpen => (
+            | Kind::PaymentWithoutCompletion => (
                 show(),
-                "the saga has ended and marks nothing any more: the row was changed from outside, so put \
-                 it back to what the record says, from the audit of the payments database"
+                "the saga has not written what the row says: see in the history and in the audit of the \
+                 payments database who has, then set the row to what the record says"
                     .to_owned(),
             ),
             Kind::PaymentWithoutSaga | Kind::EventWithoutCompletion | Kind::EventUnreadable => (
@@ -260,25 +258,83 @@ impl Fix {
                  before"
                     .to_owned(),
             ),
-            Kind::Stuck => (
+            Kind::Stuck if may(Verb::RetryNow) => (
                 format!("orchestrator saga retry {saga} --reason TEXT"),
-                "`orchestrator saga show` says what it waits for, `orchestrator doctor` whether anything \
-                 drives it"
+                "sends now what waits to be sent again; `orchestrator doctor` says whether anything drives it"
+                    .to_owned(),
+            ),
+            Kind::Stuck | Kind::UnknownOutcome if may(Verb::Recheck) => (
+                format!("orchestrator case recheck {saga} --reason TEXT"),
+                "asks the participant; `case resolve --applied|--not-applied --evidence TEXT` where it \
+                 cannot say"
+                    .to_owned(),
+            ),
+            Kind::Stuck => (
+                format!("orchestrator saga show {saga}"),
+                "says what it waits for, and nothing waits to be sent again; `orchestrator doctor` says \
+                 whether anything drives it"
                     .to_owned(),
             ),
             Kind::WaitsForPerson => (
                 format!("orchestrator case show {saga}"),
                 "says what happened and which verbs are legal now".to_owned(),
             ),
+            Kind::UnknownOutcome if may(Verb::Resolve) => (
+                format!("orchestrator case show {saga}"),
+                "it cannot be asked again; once you know, `case resolve --applied|--not-applied --evidence \
+                 TEXT`"
+                    .to_owned(),
+            ),
+            Kind::UnknownOutcome if subject.open => (
+                format!("orchestrator case show {saga}"),
+                "says which verbs are legal now; its answer may still come".to_owned(),
+            ),
             Kind::UnknownOutcome => (
-                format!("orchestrator case recheck {saga} --reason TEXT"),
-                "asks the participant; `case resolve --applied|--not-applied --evidence TEXT` where it \
-                 cannot say"
+                show(),
+                "the saga has ended and asks no more: what the wallet and the payment hold is compared with \
+                 the record, and named where it differs; here only the participant can say what came of it"
                     .to_owned(),
             ),
         };
         Self { command, note }
     }
+}
+
+/// The command line that books, and what to know before.
+fn booking(book: Option<&Book>, region: &str) -> (String, String) {
+    let Some(book) = book else {
+        return Default::default();
+    };
+    let note = if book.corrects {
+        format!(
+            "beside the ledger of {region}, after `region-agent ledger verify`: the wallet answers for the \
+             movement's own id already and would book nothing, so this corrects it under another, which \
+             counts as the movement's"
+        )
+    } else {
+        format!(
+            "beside the ledger of {region}, after `region-agent ledger verify`: the same operation under its \
+             own id, so that it cannot happen twice; a ledger that has lost a row may have lost more, so see \
+             its backups first"
+        )
+    };
+    let command = format!(
+        "region-agent wallet book {} {} --reason TEXT",
+        shell(book.operation.as_str()),
+        book.arguments
+    );
+    (command, note)
+}
+
+/// A movement to book beside a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Book {
+    /// Under which id.
+    pub(super) operation: OperationId,
+    /// Arguments of `region-agent wallet book` after it.
+    pub(super) arguments: String,
+    /// Whether it corrects a movement, rather than being it.
+    pub(super) corrects: bool,
 }
 
 /// What a fix has to know of a difference.
@@ -290,8 +346,10 @@ pub(super) struct Subject<'a> {
     pub(super) region: Option<&'a Region>,
     /// Whether the saga has not ended.
     pub(super) open: bool,
-    /// Arguments of `region-agent wallet book` after the operation.
-    pub(super) book: Option<&'a str>,
+    /// What a person may do about the saga now.
+    pub(super) verbs: &'a [Verb],
+    /// What to book.
+    pub(super) book: Option<&'a Book>,
 }
 
 /// A word of a command line that a shell leaves as it is.

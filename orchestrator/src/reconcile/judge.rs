@@ -7,16 +7,23 @@
 //! | open | hold what is known to be applied, not what is known not to be | – (it may be ahead) | hold none |
 //! | no record | hold none that stands | not be successful, nor pending for long | hold none |
 //!
+//! A movement is held in the region that the record names and in no other. It is the sum of what was booked
+//! under its id, of its offset and of what people booked to correct it ([`super::lot`]).
+//!
 //! An open saga is no difference in itself: only one without progress for longer than allowed, measured
 //! from what was last confirmed. One that waits until a known instant is given until then as well.
 
+use std::collections::BTreeSet;
+
 use contracts::event::{DEPOSIT_COMPLETED, DEPOSIT_TURNED_BACK};
-use contracts::reply::OperationState;
 use jiff::{SignedDuration, Timestamp};
 
 use super::about::{About, of_event, of_move, of_operation, of_payment, record_says};
 use super::difference::{Difference, Fix, Kind, Says, Subject};
-use super::sides::{EventBody, EventSide, Move, PaymentSide, RecordSide, Said, Sides};
+use super::lot::{Holds, Lot, corrected};
+use super::sides::{
+    EventBody, EventSide, Move, OperationSide, PaymentSide, RecordSide, Said, Sides,
+};
 use crate::payments::PaymentStatus;
 use crate::saga::record::Status;
 
@@ -50,6 +57,22 @@ pub(super) fn judge(sides: &Sides, rules: &Rules) -> Vec<Difference> {
     found.differences
 }
 
+/// What the wallet must hold of a movement; `None` while nobody can tell.
+fn must_hold(record: &RecordSide, movement: &Move) -> Option<Holds> {
+    let turned_back = !record.is_open() && record.status != Status::Completed;
+    if movement.is_gone(record.is_open()) || (movement.stands() && turned_back) {
+        Some(Holds::Nothing)
+    } else if movement.stands() {
+        // Its offset may be booked already, and the record has yet to hear of it.
+        Some(match movement.undo {
+            Said::Open => Holds::AskedOrOffset,
+            Said::Nothing | Said::NotApplied | Said::Applied => Holds::Asked,
+        })
+    } else {
+        None
+    }
+}
+
 struct Found<'a> {
     sides: &'a Sides,
     differences: Vec<Difference>,
@@ -65,7 +88,8 @@ impl Found<'_> {
             operation: about.operation_id,
             region: about.region,
             open: record.is_some_and(RecordSide::is_open),
-            book: about.book.as_deref(),
+            verbs: record.map_or(&[], |record| record.verbs.as_slice()),
+            book: about.book.as_ref(),
         };
         let says = Says {
             record: about.says.record.or_else(|| Some(record_says(record))),
@@ -118,58 +142,100 @@ impl Found<'_> {
     }
 
     fn wallet(&mut self, record: &RecordSide) {
+        let sides = self.sides;
         for movement in &record.moves {
-            let booked = self.sides.operation(&movement.operation_id);
-            if movement.stands() {
-                if record.status.is_terminal() && record.status != Status::Completed {
-                    self.name(Kind::RevertMissing, of_move(movement, booked));
-                    continue;
-                }
-                // Its offset may be booked already, and the record has yet to hear of it.
-                let being_offset = movement.undo == Said::Open;
-                match booked {
-                    Some(booked)
-                        if booked.stands()
-                            || (being_offset && booked.view.state == OperationState::Reverted) =>
-                    {
-                        let update = &movement.update;
-                        let asked = (&update.customer, update.movement, update.money);
-                        if booked.booked() != Some(asked) {
-                            self.name(Kind::WalletDiffers, of_move(movement, Some(booked)));
-                        }
-                    }
-                    Some(_) | None => self.name(Kind::WalletMissing, of_move(movement, booked)),
-                }
-            } else if movement.is_gone(record.is_open())
-                && let Some(booked) = booked.filter(|booked| booked.stands())
-            {
-                let kind = if movement.undo == Said::Applied {
+            if let Some(holds) = must_hold(record, movement) {
+                self.lot(record, movement, &Lot::of(movement, sides), holds);
+            }
+        }
+        for operation in sides
+            .operations
+            .iter()
+            .filter(|operation| operation.stands())
+        {
+            let id = operation.view.operation_id.as_str();
+            let is_own = |movement: &&Move| {
+                movement.operation_id.as_str() == id
+                    || movement
+                        .undo_id
+                        .as_ref()
+                        .is_some_and(|undo| undo.as_str() == id)
+            };
+            let is_correction = |movement: &&Move| {
+                corrected(id) == Some(movement.operation_id.as_str())
+                    && must_hold(record, movement).is_some()
+            };
+            let mut here = record
+                .moves
+                .iter()
+                .filter(|movement| movement.region == operation.region);
+            if here.any(|movement| is_own(&movement) || is_correction(&movement)) {
+                continue;
+            }
+            let elsewhere = record.moves.iter().any(|movement| is_own(&movement));
+            let kind = if elsewhere || record.moves.iter().any(Move::stands) {
+                Kind::ExtraMovement
+            } else {
+                Kind::WalletUnexpected
+            };
+            self.name(kind, of_operation(operation));
+        }
+    }
+
+    /// A movement with its offset and its corrections.
+    fn lot(&mut self, record: &RecordSide, movement: &Move, lot: &Lot<'_>, holds: Holds) {
+        if lot.agrees(holds) {
+            return;
+        }
+        if lot.agrees_without_corrections(holds) {
+            for correction in lot.standing_corrections() {
+                self.name(Kind::ExtraMovement, of_operation(correction));
+            }
+            return;
+        }
+        let stands = lot.original.is_some_and(OperationSide::stands);
+        let kind = match holds {
+            Holds::Nothing if stands && lot.offset().is_none() => {
+                if movement.undo == Said::Applied || movement.stands() {
                     Kind::RevertMissing
                 } else {
                     Kind::WalletUnexpected
-                };
-                self.name(kind, of_move(movement, Some(booked)));
+                }
             }
-        }
-        for operation in &self.sides.operations {
-            let id = &operation.view.operation_id;
-            let known = record.moves.iter().any(|movement| {
-                movement.operation_id == *id || movement.undo_id.as_ref() == Some(id)
-            });
-            if !known && operation.stands() {
-                let kind = if record.moves.iter().any(Move::stands) {
-                    Kind::ExtraMovement
-                } else {
-                    Kind::WalletUnexpected
-                };
-                self.name(kind, of_operation(operation));
-            }
-        }
+            Holds::Nothing if lot.original.is_some() => Kind::WalletDiffers,
+            Holds::Asked | Holds::AskedOrOffset if stands => Kind::WalletDiffers,
+            Holds::AskedOrOffset if lot.offset().is_some() => Kind::WalletDiffers,
+            Holds::Nothing | Holds::Asked | Holds::AskedOrOffset => Kind::WalletMissing,
+        };
+        let open = record.is_open();
+        let book = if kind != Kind::WalletMissing {
+            // A revert books nothing that the wallet has answered already.
+            let revert = stands && !lot.has_revert() && lot.corrections.is_empty();
+            (!revert).then(|| lot.correct(holds)).flatten()
+        } else if open && movement.undo != Said::Nothing {
+            // Its compensation is under way: what is not there will be forbidden.
+            None
+        } else if lot.original.is_none() {
+            Some(lot.book())
+        } else {
+            (!open).then(|| lot.correct(holds)).flatten()
+        };
+        let booked = lot.original.or(lot.offset());
+        let about = of_move(movement, booked);
+        self.name(kind, About { book, ..about });
     }
 
     fn payment(&mut self, record: &RecordSide) {
         let payment = self.sides.payment.as_ref();
         let own = payment.filter(|payment| payment.saga_id.as_ref() == Some(&record.saga_id));
+        // Marked in the name of no saga, for the payment this one is about.
+        if let Some(payment) = payment
+            && record.status != Status::Completed
+            && payment.saga_id.is_none()
+            && payment.status == PaymentStatus::Successful
+        {
+            self.name(Kind::PaymentWithoutCompletion, of_payment(payment));
+        }
         match record.status {
             Status::Completed => self.payment_of_completed(record, payment),
             Status::Compensated | Status::Cancelled | Status::Failed => {
@@ -234,8 +300,10 @@ impl Found<'_> {
 
     fn events(&mut self, record: &RecordSide) {
         let movement = record.main_move();
-        for name in record.events.iter().filter(|name| is_due(record, name)) {
-            let mut events = self.sides.events.iter().filter(|event| event.name == *name);
+        let mut names: BTreeSet<&str> = record.events.iter().map(String::as_str).collect();
+        names.insert(DEPOSIT_COMPLETED);
+        for name in names.into_iter().filter(|name| is_due(record, name)) {
+            let mut events = self.sides.events.iter().filter(|event| event.name == name);
             if events.next().is_none() {
                 let says = Says {
                     event: Some(format!("there is no {name}")),
@@ -311,11 +379,16 @@ impl Found<'_> {
     }
 }
 
-/// Whether the record says that this event is in the log, and has ended so that it must be.
-fn is_due(record: &RecordSide, name: &String) -> bool {
-    record.events.contains(name)
-        && (name != DEPOSIT_COMPLETED || record.status == Status::Completed)
-        && (name != DEPOSIT_TURNED_BACK || record.status != Status::Completed)
+/// Whether the record says that this event is in the log, and has ended so that it must be. A completed
+/// deposit has its event whatever the record notes.
+fn is_due(record: &RecordSide, name: &str) -> bool {
+    let completed = record.status == Status::Completed;
+    let noted = record.events.iter().any(|noted| noted == name);
+    match name {
+        DEPOSIT_COMPLETED => completed && (noted || record.is_deposit),
+        DEPOSIT_TURNED_BACK => !completed && noted,
+        _ => noted,
+    }
 }
 
 fn is_known(name: &str) -> bool {

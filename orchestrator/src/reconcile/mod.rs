@@ -12,6 +12,9 @@
 //! compared, a page for each side, and the sagas that do not agree yet, among them those whose facts lie far
 //! apart in time.
 //!
+//! Not compared: balances and entries with the operations they come from, which is `region-agent ledger
+//! verify` in each region, and what providers and banks say.
+//!
 //! It only reads, with the rights of the operator (or of the orchestrator), and a payments database may be
 //! opened read-only. `judge` is pure and knows no side's code.
 
@@ -19,6 +22,7 @@ mod about;
 mod books;
 mod difference;
 mod judge;
+mod lot;
 mod settle;
 mod sides;
 mod source;
@@ -163,7 +167,7 @@ pub async fn reconcile(
     options: &Options,
     watch: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Report, ReconcileError> {
-    let books = Books::open(client, &options.partition, payments).await?;
+    let books = Books::open(client, options, payments).await?;
     let window = Window {
         since: shifted(options.since, -MARGIN),
         until: shifted(options.until, MARGIN),
@@ -429,6 +433,7 @@ fn unreadable(key: &str, problem: &str) -> Difference {
         key,
         operation: None,
         region: None,
+        verbs: &[],
         open: true,
         book: None,
     };

@@ -15,6 +15,7 @@ use jiff::SignedDuration;
 use super::books::Books;
 use super::difference::{Difference, Kind};
 use super::judge::{Rules, judge};
+use super::lot::{CORRECTIONS, correction};
 use super::sides::{EventSide, RecordSide, Sides};
 use super::source::Scope;
 use super::{ReconcileError, unreadable};
@@ -131,6 +132,18 @@ impl Settler<'_> {
                 wanted.extend(undo);
                 let earlier = earlier_generations(&record.saga_id).into_iter();
                 wanted.extend(earlier.map(|saga| (movement.region.clone(), saga.own_operation())));
+            }
+        }
+        // A correction may have been booked long after the range.
+        for movement in record.iter().flat_map(|record| &record.moves) {
+            for number in 1..=CORRECTIONS {
+                let id = correction(&movement.operation_id, number);
+                let region = &movement.region;
+                let Some(operation) = self.books.operation(region, &id).await? else {
+                    break;
+                };
+                wanted.remove(&(region.clone(), id));
+                sides.operations.push(operation);
             }
         }
         for (region, id) in &wanted {

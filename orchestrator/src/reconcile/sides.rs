@@ -11,9 +11,14 @@ use contracts::subject;
 use jiff::Timestamp;
 use serde::Deserialize as _;
 
+use super::lot::corrected;
 use crate::callback::PaymentIdentity;
 use crate::payments::{Payment, PaymentStatus};
+use crate::saga::Turn;
+use crate::saga::operator::{Verb, next_verbs};
 use crate::saga::record::{Operation, Outcome, Participant, SagaRecord, Status};
+use crate::saga::rules::Rules;
+use crate::workflows::deposit::DEPOSIT;
 
 /// Everything known of one saga.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +51,9 @@ pub(super) struct RecordSide {
     /// Operations whose outcome is unknown and which nothing has settled, with since when.
     pub(super) unknown: Vec<(OperationId, Timestamp)>,
     pub(super) events: Vec<String>,
+    pub(super) is_deposit: bool,
+    /// What a person may do about it now.
+    pub(super) verbs: Vec<Verb>,
 }
 
 /// A movement of money as a record has it.
@@ -115,7 +123,12 @@ pub(super) struct EventBody {
 }
 
 impl RecordSide {
-    pub(super) fn of(record: &SagaRecord, revision: u64, written_at: Timestamp) -> Self {
+    pub(super) fn of(
+        record: &SagaRecord,
+        revision: u64,
+        written_at: Timestamp,
+        now: Timestamp,
+    ) -> Self {
         let moves: Vec<Move> = record
             .steps
             .iter()
@@ -183,6 +196,8 @@ impl RecordSide {
                 })
                 .collect(),
             events: record.events.clone(),
+            is_deposit: record.workflow == DEPOSIT.name,
+            verbs: verbs(record, now),
             moves,
         }
     }
@@ -222,6 +237,18 @@ impl Move {
     }
 }
 
+fn verbs(record: &SagaRecord, now: Timestamp) -> Vec<Verb> {
+    if record.status.is_terminal() {
+        return Vec::new();
+    }
+    let turn = Turn {
+        now,
+        replica: "",
+        rules: &Rules::default(),
+    };
+    next_verbs(record, turn)
+}
+
 /// Where the money is going to be, before it is asked for: as the payment was found, else as claimed.
 fn region_found(record: &SagaRecord) -> Option<Region> {
     let replies = record
@@ -253,7 +280,8 @@ fn said(operation: &Operation) -> Said {
 
 impl OperationSide {
     /// The key of the saga it belongs to. One that names no saga is taken by its id: a saga's own movement
-    /// has the saga's id, and its revert the same behind a prefix.
+    /// has the saga's id, its revert the same behind a prefix, and what corrects it the same before a
+    /// suffix.
     pub(super) fn saga_key(&self) -> String {
         match &self.view.saga_id {
             Some(saga_id) => saga_id.key(),
@@ -271,7 +299,8 @@ impl OperationSide {
 
     fn own_id(&self) -> &str {
         let id = self.view.operation_id.as_str();
-        id.strip_prefix("revert-").unwrap_or(id)
+        let id = id.strip_prefix("revert-").unwrap_or(id);
+        corrected(id).unwrap_or(id)
     }
 
     /// The movement it booked: customer, direction and sum; `None` when it booked none.
@@ -400,11 +429,11 @@ impl Sides {
         operations.chain(events).chain(payment)
     }
 
-    /// The operation of this id.
-    pub(super) fn operation(&self, id: &OperationId) -> Option<&OperationSide> {
+    /// The operation of this id in this region. The same id in another region is another operation.
+    pub(super) fn operation(&self, region: &Region, id: &OperationId) -> Option<&OperationSide> {
         self.operations
             .iter()
-            .find(|operation| operation.view.operation_id == *id)
+            .find(|operation| operation.region == *region && operation.view.operation_id == *id)
     }
 
     /// Whether every movement that a record knows of has been seen, offsets as well.
@@ -413,12 +442,12 @@ impl Sides {
             .iter()
             .flat_map(|record| &record.moves)
             .all(|movement| {
-                let offset_seen = movement.undo_id.as_ref().is_none_or(|undo| {
-                    movement.undo != Said::Applied || self.operation(undo).is_some()
-                });
-                let seen = movement.forward != Said::Applied
-                    || self.operation(&movement.operation_id).is_some();
-                seen && offset_seen
+                let seen = |id| self.operation(&movement.region, id).is_some();
+                let offset_seen = movement
+                    .undo_id
+                    .as_ref()
+                    .is_none_or(|undo| movement.undo != Said::Applied || seen(undo));
+                (movement.forward != Said::Applied || seen(&movement.operation_id)) && offset_seen
             })
     }
 }

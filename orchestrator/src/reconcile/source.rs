@@ -18,9 +18,10 @@ use serde::Deserialize;
 use super::ReconcileError;
 use super::books::{Books, nats};
 use super::sides::{EventSide, OperationSide, PaymentSide, RecordSide};
-use crate::payments::PaymentPlace;
+use crate::payments::{PaymentPlace, PaymentStatus};
 use crate::saga::record::Status;
 use crate::store;
+use crate::workflows::deposit;
 
 /// Longest silence of a stream that has more to come.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -198,9 +199,14 @@ impl Source {
             More::Payments { window, after } => {
                 let page = books.payments_page(*window, after.as_ref()).await?;
                 for payment in page.payments {
-                    // One that is announced, and that no saga has taken, is nobody's yet.
-                    let Some(saga_id) = &payment.saga_id else {
-                        continue;
+                    let saga_id = match &payment.saga_id {
+                        Some(saga_id) => saga_id.clone(),
+                        // What a deposit would be called that had to mark it.
+                        None if payment.status == PaymentStatus::Successful => {
+                            deposit::saga_id(&payment.identity)
+                        }
+                        // One that is announced, and that no saga has taken, is nobody's yet.
+                        None => continue,
                     };
                     self.waiting.push_back(Fact {
                         at: payment.created_at,
@@ -284,6 +290,7 @@ fn record(books: &Books, message: &Message, scope: &Scope) -> Option<Fact> {
             &record,
             message.sequence,
             message.at,
+            books.now,
         )))),
         Err(error) => fact(Item::Unreadable(error)),
     }

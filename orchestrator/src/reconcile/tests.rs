@@ -1,6 +1,8 @@
 //! Tables of what the judge names: a saga on which all agree, one thing changed at a time.
 
 mod fixture;
+mod lots;
+mod ways_out;
 
 use contracts::id::SagaId;
 use contracts::reply::OperationState;
@@ -130,6 +132,31 @@ fn a_completed_saga_is_in_all_books() {
     );
     check("no event", done(), |s| s.events.clear(), &[EventMissing]);
     check(
+        "neither event nor note of it",
+        done(),
+        |s| {
+            s.events.clear();
+            record(s).events.clear();
+        },
+        &[EventMissing],
+    );
+    check(
+        "an event without a note of it",
+        done(),
+        |s| record(s).events.clear(),
+        &[],
+    );
+    check(
+        "of a workflow that has no such event",
+        done(),
+        |s| {
+            s.events.clear();
+            record(s).events.clear();
+            record(s).is_deposit = false;
+        },
+        &[],
+    );
+    check(
         "two events",
         done(),
         |s| s.events.push(event()),
@@ -194,20 +221,41 @@ fn a_saga_that_turned_back_left_nothing() {
     check(
         "never offset",
         back(),
-        |s| record(s).moves[0].undo = Said::Open,
+        |s| {
+            record(s).moves[0].undo = Said::Open;
+            s.operations = standing();
+        },
         &[RevertMissing],
     );
     check(
         "never offset, unknown to itself",
         back(),
-        |s| record(s).moves[0].undo = Said::Nothing,
+        |s| {
+            record(s).moves[0].undo = Said::Nothing;
+            s.operations = standing();
+        },
         &[RevertMissing],
+    );
+    check(
+        "offset, unknown to itself",
+        back(),
+        |s| record(s).moves[0].undo = Said::Nothing,
+        &[],
     );
     check("never seen", back(), |s| s.operations.clear(), &[]);
     check(
         "marked",
         back(),
         |s| payment(s).status = PaymentStatus::Successful,
+        &[PaymentWithoutCompletion],
+    );
+    check(
+        "marked in nobody's name",
+        back(),
+        |s| {
+            payment(s).status = PaymentStatus::Successful;
+            payment(s).saga_id = None;
+        },
         &[PaymentWithoutCompletion],
     );
     check(

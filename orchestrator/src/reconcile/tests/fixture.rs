@@ -155,6 +155,8 @@ pub(super) fn completed() -> Sides {
             }],
             unknown: Vec::new(),
             events: vec![DEPOSIT_COMPLETED.to_owned()],
+            is_deposit: true,
+            verbs: Vec::new(),
         })),
         payment: Some(PaymentSide {
             payment_id: "pay_1".to_owned(),
