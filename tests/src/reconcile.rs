@@ -95,9 +95,17 @@ impl System {
     /// # Errors
     /// When it cannot be run or does not end.
     pub async fn run_reconcile(&self, user: User, arguments: &[&str]) -> anyhow::Result<Ran> {
+        self.run_orchestrator(user, &[&["reconcile"], arguments].concat())
+            .await
+    }
+
+    /// Runs `orchestrator` as a user, with these arguments.
+    ///
+    /// # Errors
+    /// When it cannot be run or does not end.
+    pub async fn run_orchestrator(&self, user: User, arguments: &[&str]) -> anyhow::Result<Ran> {
         let mut command = tokio::process::Command::new(&self.binaries.orchestrator);
         command
-            .arg("reconcile")
             .args(arguments)
             .current_dir(self.site.dir())
             .envs(self.site.login(user).environment("ORCHESTRATOR_"))
@@ -106,7 +114,7 @@ impl System {
             .kill_on_drop(true);
         let output = tokio::time::timeout(BOUND, command.output())
             .await
-            .context("reconcile does not end")??;
+            .context("orchestrator does not end")??;
         Ok(Ran {
             code: output.status.code(),
             out: String::from_utf8(output.stdout)?,
