@@ -220,7 +220,7 @@ impl Found<'_> {
         } else {
             (!open).then(|| lot.correct(holds)).flatten()
         };
-        let booked = lot.original.or(lot.offset());
+        let booked = lot.original.or_else(|| lot.offset());
         let about = of_move(movement, booked);
         self.name(kind, About { book, ..about });
     }
