@@ -43,6 +43,7 @@ worlds! {
     a_deposit_may_be_cancelled_before_it_begins: "early-cancel",
     a_deposit_may_be_reported_twice: "repeated-deposit",
     a_deposit_may_run_out_of_time: "hurried-deposit",
+    a_deposit_may_run_out_of_time_within_an_attempt: "pressed-deposit",
     a_deposit_may_be_confirmed_refused_or_forgotten: "pending-deposit",
     a_deposit_may_be_spent_before_it_is_taken_back: "spent-deposit",
     a_withdrawal_pays_out_once: "one-withdrawal",

@@ -168,6 +168,12 @@ static HURRIED: Workflow = Workflow {
     ..DEPOSIT
 };
 
+/// A deposit that has less time than one attempt may take.
+static PRESSED: Workflow = Workflow {
+    deadline: SignedDuration::from_secs(8),
+    ..DEPOSIT
+};
+
 fn deposit(name: &'static str) -> Scenario {
     Scenario {
         name,
@@ -192,6 +198,7 @@ pub(super) fn all() -> Vec<Scenario> {
         early_cancel(),
         repeated_deposit(),
         hurried_deposit(),
+        pressed_deposit(),
         pending_deposit(),
         spent_deposit(),
         one_withdrawal(),
@@ -252,6 +259,15 @@ fn hurried_deposit() -> Scenario {
         allowed_cases: &["deadline_passed"],
         bounds: bounds(1, 2),
         ..deposit("hurried-deposit")
+    }
+}
+
+/// A deposit whose time runs out while its first attempt is out.
+fn pressed_deposit() -> Scenario {
+    Scenario {
+        name: "pressed-deposit",
+        first: vec![callback(&PRESSED, "paid", "captured")],
+        ..hurried_deposit()
     }
 }
 
