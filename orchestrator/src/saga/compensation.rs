@@ -108,7 +108,8 @@ pub(super) fn advance(
         | CaseReason::Overdue
         | CaseReason::DeadlinePassed
         | CaseReason::OrphanSignal
-        | CaseReason::Reversal => false,
+        | CaseReason::Reversal
+        | CaseReason::UnreadableReply => false,
     };
     if record.case.as_ref().is_some_and(|case| riddle(case.reason)) {
         return Advance::Rest;
@@ -145,7 +146,25 @@ pub(super) fn advance(
                 );
                 return blocked(record, CaseReason::Contradiction, &id, message, turn);
             }
+            Outcome::Applied { .. } if !step.is_settled_by_hand() && step.offset_another() => {
+                let message = format!(
+                    "the undo of step {} has offset another movement than the step's: put that right by hand, \
+                     and say what became of the step",
+                    step.name
+                );
+                let id = step.forward.operation_id.clone();
+                return blocked(record, CaseReason::Contradiction, &id, message, turn);
+            }
             Outcome::Applied { .. } => {}
+            Outcome::Planned if step.is_taken() => {
+                let message = format!(
+                    "the participant knows operation {} as something else, which the undo of step {} would offset: \
+                     compare, and say whether the step was applied",
+                    step.forward.operation_id, step.name
+                );
+                let id = step.forward.operation_id.clone();
+                return blocked(record, CaseReason::OperationConflict, &id, message, turn);
+            }
             Outcome::Planned => {
                 commands.extend(if must_be_known(step, turn) {
                     know_first(record, index, turn)

@@ -10,7 +10,7 @@ use super::Turn;
 use super::action::Ignored;
 use super::input::{Answer, Reply};
 use super::policy::Policy;
-use super::record::{CaseReason, Direction, Operation, Outcome, SagaRecord, StepRecord};
+use super::record::{CONFLICT, CaseReason, Direction, Operation, Outcome, SagaRecord, StepRecord};
 use super::review::{about, open_case};
 pub(super) use again::{ask_again, release, send_now};
 use sending::{Failure, fail, hold_back};
@@ -73,7 +73,7 @@ pub(super) fn on_reply(record: &mut SagaRecord, reply: &Reply, turn: Turn<'_>) -
             );
             operation.outcome = Outcome::Unknown {
                 since: turn.now,
-                last: "conflict".to_owned(),
+                last: CONFLICT.to_owned(),
             };
             open_case(
                 record,

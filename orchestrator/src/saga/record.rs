@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::by_hand::ByHand;
 pub use case::{Case, CaseReason};
-pub use step::{Operation, Outcome, Participant, StepRecord};
+pub use step::{CONFLICT, Operation, Outcome, Participant, StepRecord};
 
 /// Version of the shape of [`SagaRecord`].
 pub const SCHEMA: u32 = 1;

@@ -312,6 +312,25 @@ fn resolve(
     }
 }
 
+/// The request with the operation it is about, where only one can be meant.
+pub(super) fn pinned(
+    record: &SagaRecord,
+    request: &OperatorRequest,
+    turn: Turn<'_>,
+) -> OperatorRequest {
+    let mut pinned = request.clone();
+    if let OperatorVerb::Resolve {
+        operation_id: operation_id @ None,
+        finding: Some(_),
+        ..
+    } = &mut pinned.verb
+        && let [only] = open_operations(record, turn.now).as_slice()
+    {
+        *operation_id = Some(only.operation_id.clone());
+    }
+    pinned
+}
+
 /// The operation that is meant: the one named, or the only one.
 fn choose(
     record: &SagaRecord,

@@ -65,9 +65,9 @@ pub(super) fn on_operator(
             }
             conclude(*commit, before, &request, OperatorAnswer::Accepted, turn)
         }
-        Ok(Acted::Proposed(why)) => {
+        Ok(Acted::Proposed(why, pinned)) => {
             record.by_hand.proposal = Some(Proposal {
-                request: request.clone(),
+                request: *pinned,
                 at: turn.now,
             });
             record.cause = format!("{} waits for a second person", describe(&request));
@@ -93,7 +93,8 @@ fn has_opened_case(before: &SagaRecord, after: &SagaRecord) -> bool {
 /// What came of a request that is not refused.
 enum Acted {
     Done(Box<Commit>),
-    Proposed(String),
+    /// Waits for a second person: why, and the request with the operation it is about.
+    Proposed(String, Box<OperatorRequest>),
 }
 
 /// Tries a request on a copy of the record.
@@ -106,9 +107,11 @@ fn act(
     request.check()?;
     table::check(record, &request.verb, turn)?;
     let OperatorVerb::Approve { request: id } = &request.verb else {
-        let commit = acts::perform(workflow, record.clone(), request, turn)?;
-        return match second_person(record, request, turn)? {
-            Some(why) => Ok(Acted::Proposed(why)),
+        // Whoever agrees later agrees to this operation, whatever is open by then.
+        let pinned = acts::pinned(record, request, turn);
+        let commit = acts::perform(workflow, record.clone(), &pinned, turn)?;
+        return match second_person(record, &pinned, turn)? {
+            Some(why) => Ok(Acted::Proposed(why, Box::new(pinned))),
             None => Ok(Acted::Done(commit)),
         };
     };

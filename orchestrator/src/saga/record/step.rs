@@ -1,5 +1,6 @@
 //! The steps of a saga and what is known of each.
 
+use contracts::command::WalletUpdate;
 use contracts::id::{OperationId, Region, StepName};
 use contracts::reply::{Effect, WalletReply};
 use jiff::Timestamp;
@@ -144,6 +145,49 @@ impl StepRecord {
         )
     }
 }
+
+impl StepRecord {
+    /// Whether the participant knows the step's operation id with other parameters: what stands there is not
+    /// what the step has asked for.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        matches!(&self.forward.outcome, Outcome::Unknown { last, .. } if last == CONFLICT)
+    }
+
+    /// Whether its undo has offset a movement of another customer or sum than the step asked for.
+    #[must_use]
+    pub fn offset_another(&self) -> bool {
+        let Some(Outcome::Applied { reply, .. }) = self.undo.as_ref().map(|undo| &undo.outcome)
+        else {
+            return false;
+        };
+        let (
+            Ok(asked),
+            Ok(WalletReply::Applied {
+                effect: Effect::Offset {
+                    customer, money, ..
+                },
+                ..
+            }),
+        ) = (
+            WalletUpdate::deserialize(&self.forward.request),
+            WalletReply::deserialize(reply),
+        )
+        else {
+            return false;
+        };
+        asked.customer != customer || asked.money != money
+    }
+
+    /// Whether a person has said that the step was not applied.
+    #[must_use]
+    pub fn is_settled_by_hand(&self) -> bool {
+        matches!(self.forward.outcome, Outcome::NotApplied { .. })
+    }
+}
+
+/// What an outcome is called that is unknown because the participant knows the id otherwise.
+pub const CONFLICT: &str = "conflict";
 
 impl Outcome {
     /// Whether the operation may have, or may yet get, an effect.

@@ -1,5 +1,6 @@
 //! What people do by hand: every verb in every state in one table, and what follows from each.
 
+mod agreed;
 mod clocks;
 mod money;
 mod people;

@@ -104,6 +104,30 @@ fn what_was_forbidden_and_is_reported_as_done_is_for_a_person() {
     }
 }
 
+#[test]
+fn an_undo_that_offset_another_movement_is_for_a_person() {
+    let offset = |customer: &str, minor: i64| {
+        json!({
+            "answer": "applied", "operation_id": "revert-one/x", "applied_at": "1970-01-01T00:01:00Z",
+            "effect": {
+                "effect": "offset", "target": "one/x", "customer": customer, "movement": "debit",
+                "money": { "amount_minor": minor, "currency": "EUR", "exponent": 2 },
+                "balance": { "amount_minor": 0, "currency": "EUR", "exponent": 2 },
+            },
+        })
+    };
+    for (customer, minor, status) in [
+        ("c", 1, Status::Compensated),
+        ("c", 2, Status::NeedsReview),
+        ("other", 1, Status::NeedsReview),
+    ] {
+        let mut saga = Saga::new(true);
+        saga.silence();
+        saga.answer(Answer::Applied(offset(customer, minor)));
+        assert_eq!(saga.record.status, status, "{customer} {minor}");
+    }
+}
+
 struct Saga {
     record: SagaRecord,
     commands: Vec<Command>,

@@ -202,3 +202,16 @@ fn a_riddle_while_settling_stays_for_a_person() {
         assert_eq!(saga.sent.len(), sent, "{moves:?}");
     }
 }
+
+#[test]
+fn an_id_that_stands_for_something_else_is_not_undone_blindly() {
+    // The undo would offset what stands there under that id.
+    let moves = [Done("reserve"), Done("quote"), Conflict("pay"), Cancel];
+    let saga = check(
+        json!({}),
+        &moves,
+        Status::NeedsReview,
+        "reserve, quote, pay",
+    );
+    assert_eq!(case(&saga), Some(CaseReason::OperationConflict));
+}
