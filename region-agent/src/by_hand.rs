@@ -19,7 +19,7 @@ pub(super) struct Book {
     operation: OperationId,
     /// The customer's id
     customer: CustomerId,
-    /// Into the wallet or out of it
+    /// credit (into the wallet) or debit (out of it)
     #[arg(value_parser = movement)]
     movement: Movement,
     /// How much, such as 12.50

@@ -137,6 +137,19 @@ fn main() -> ExitCode {
 }
 
 async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    // A person who forgets --ledger must not book in an empty one, nor be told that it is in order.
+    let begins = matches!(
+        command,
+        Command::Serve
+            | Command::Wallet {
+                command: WalletCommand::Open { .. }
+            }
+    );
+    if let Some(path) = missing_file(&config.ledger.0).filter(|_| !begins) {
+        anyhow::bail!(
+            "ledger: {path} does not exist: name the ledger of the region's agent with --ledger"
+        );
+    }
     let ledger = Ledger::open_with(&config.ledger.0, config.ledger_connections).await?;
     let clock = Clock::system();
     let outcome = match command {
@@ -148,6 +161,14 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     };
     ledger.close().await;
     outcome
+}
+
+/// The file of an SQLite url, when it does not exist.
+fn missing_file(url: &str) -> Option<&str> {
+    let path = url.strip_prefix("sqlite:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let path = path.split('?').next().unwrap_or(path);
+    (path != ":memory:" && !std::path::Path::new(path).exists()).then_some(path)
 }
 
 async fn serve(config: Config, ledger: Ledger, clock: Clock) -> anyhow::Result<ExitCode> {

@@ -68,9 +68,12 @@ fn wrong_usage_is_64_and_names_what_is_wrong() {
 fn a_wallet_is_opened_closed_and_shown() {
     let directory = tempfile::tempdir().expect("directory");
     let directory = directory.path();
-    check(directory, "wallet show c-1", 1, "no wallet");
-    check(directory, "wallet close c-1", 1, "no wallet");
+    // Nothing is looked at or booked in a ledger that is not there.
+    check(directory, "wallet show c-1", 1, "does not exist");
+    check(directory, "ledger verify", 1, "does not exist");
     check(directory, "wallet open c-1 --only EUR", 0, "EUR only");
+    check(directory, "wallet show c-2", 1, "no wallet");
+    check(directory, "wallet close c-2", 1, "no wallet");
     check(directory, "wallet show c-1", 0, "open");
     check(directory, "wallet close c-1", 0, "closed");
     check(directory, "wallet open c-1 --only euro!", 64, "euro!");
@@ -100,6 +103,7 @@ fn a_service_starts_without_nats_and_ends_when_told() {
 fn a_movement_by_hand_happens_once_and_can_be_offset() {
     let directory = tempfile::tempdir().expect("directory");
     let directory = directory.path();
+    check(directory, "wallet open cust-a", 0, "open");
     let book = "wallet book deposit/acme/p1 cust-a credit 12.50 EUR --reason lost";
     check(directory, book, 0, "\"amount_minor\": 1250");
     check(directory, book, 0, "\"answer\": \"applied\"");
