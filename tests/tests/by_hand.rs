@@ -331,19 +331,13 @@ async fn an_unknown_outcome_is_settled_by_the_word_of_two_people() -> Result<()>
     system.deposit(&deposit).await?;
     system.until_record(&saga, BOUND, is_crediting).await?;
     // The wallet is silent and will stay so. It turns back, and its revert is not answered either.
-    let said = system
-        .types(&format!("saga cancel {id} --reason gone --id c1"))
-        .await?
-        .exits(0)?;
+    let cancel = format!("saga cancel {id} --reason gone --id c1");
+    let said = system.types(&cancel).await?.exits(0)?;
     let why = said.json()?["proposed"].to_string();
     ensure!(why.contains("12.50 EUR are at risk"), "{said:?}");
     // The wallet may have credited it, so a second person agrees to take that back.
-    system
-        .types(&format!(
-            "case approve {id} --request c1 --reason agreed --by bob --no-wait"
-        ))
-        .await?
-        .exits(0)?;
+    let agree = format!("case approve {id} --request c1 --reason agreed --by bob --no-wait");
+    system.types(&agree).await?.exits(0)?;
     let undoing = |record: &SagaRecord| {
         record.steps.iter().any(|step| {
             let undo = step.undo.as_ref().map(|undo| &undo.outcome);
@@ -396,11 +390,9 @@ async fn an_unknown_outcome_is_settled_by_the_word_of_two_people() -> Result<()>
         .await?
         .exits(0)?;
     assert_eq!(said.json()?["status"], "compensated", "{said:?}");
-    let undo = system.record(&saga).await?.context("a record")?.0.steps;
-    let undo = undo
-        .iter()
-        .find(|step| step.pivot)
-        .and_then(|step| step.undo.clone());
+    let steps = system.record(&saga).await?.context("a record")?.0.steps;
+    let pivot = steps.into_iter().find(|step| step.pivot);
+    let undo = pivot.and_then(|step| step.undo);
     let outcome = undo.context("an undo")?.outcome;
     let Outcome::Applied { reply, .. } = outcome else {
         anyhow::bail!("{outcome:?}");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::script::Move::*;
 use super::script::{Move, Saga, case};
 use crate::saga::next_verbs;
-use crate::saga::record::{CaseReason, Direction, Status};
+use crate::saga::record::{CaseReason, Status};
 
 fn assign() -> OperatorVerb {
     OperatorVerb::Assign {
@@ -449,25 +449,6 @@ fn what_was_asked_again_and_nobody_answers_is_never_taken_for_not_applied() {
         "{}",
         saga.steps_sent()
     );
-}
-
-#[test]
-fn a_pivot_that_is_asked_about_again_is_not_late() {
-    let moves = with(
-        paying(),
-        &[
-            Done("pay"),
-            // The saga's deadline passes while it goes forward.
-            Seconds(2 * 3600),
-            Refuse("pay"),
-            hand(OperatorVerb::Recheck),
-        ],
-    );
-    let mut saga = started(json!({}), &moves);
-    assert!(!saga.record.is_past_pivot(), "its answer is awaited");
-    assert_eq!(saga.record.direction, Direction::Forward);
-    saga.play(&[Done("pay"), Done("tell")]);
-    assert_eq!(saga.record.status, Status::Completed);
 }
 
 #[test]

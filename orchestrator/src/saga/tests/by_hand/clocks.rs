@@ -9,7 +9,7 @@ use super::super::script::Move::*;
 use super::super::script::{Move, WORKFLOW, case};
 use super::{answer, hand, paying, resolve, started, with};
 use crate::saga::policy::after;
-use crate::saga::record::Status;
+use crate::saga::record::{Direction, Status};
 use crate::saga::{Turn, preview};
 
 #[test]
@@ -206,4 +206,23 @@ fn the_time_of_a_review_and_of_a_hold_is_given_back_once() {
         let moved = saga.record.deadline_at.expect("a deadline");
         assert_eq!(moved.duration_since(deadline).as_hours(), hours, "{what}");
     }
+}
+
+#[test]
+fn a_pivot_that_is_asked_about_again_is_not_late() {
+    let moves = with(
+        paying(),
+        &[
+            Done("pay"),
+            // The saga's deadline passes while it goes forward.
+            Seconds(2 * 3600),
+            Refuse("pay"),
+            hand(OperatorVerb::Recheck),
+        ],
+    );
+    let mut saga = started(json!({}), &moves);
+    assert!(!saga.record.is_past_pivot(), "its answer is awaited");
+    assert_eq!(saga.record.direction, Direction::Forward);
+    saga.play(&[Done("pay"), Done("tell")]);
+    assert_eq!(saga.record.status, Status::Completed);
 }
