@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
@@ -234,7 +234,7 @@ impl Copy {
             .stderr(output.try_clone()?)
             .stdout(output);
         command.envs(fault.map(|fault| ("PLANTED", fault)));
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let mut running = command.spawn()?;
         let limit = if fault.is_some() { LIMIT } else { SOUND_LIMIT };
         let passed = loop {

@@ -112,6 +112,9 @@ pub(super) enum In {
 /// The wallet afterwards and the answer, or the law that was broken.
 type Executed = Result<(u32, Ans), String>;
 
+/// Saga, record, input, replica and its run.
+type Question = (u32, Option<Rec>, In, u8, u8);
+
 /// The tables of one search.
 #[derive(Debug)]
 pub(super) struct Ground {
@@ -123,7 +126,7 @@ pub(super) struct Ground {
     answers: Table<Reply>,
     pub(super) events: Table<(String, Value)>,
     decisions: Table<Decided>,
-    decided: HashMap<(u32, Option<Rec>, In, u8, u8), Result<Option<Dec>, String>>,
+    decided: HashMap<Question, Result<Option<Dec>, String>>,
     later: HashMap<(Rec, i64), Rec>,
     later_commands: HashMap<(Cmd, i64), Cmd>,
     timers: HashMap<(Rec, Option<i64>), Rec>,

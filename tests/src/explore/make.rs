@@ -152,7 +152,7 @@ pub(super) fn make(
             }
         }
         Move::Tick => {
-            world.cut = if world.cut > 1 { world.cut - 1 } else { 0 };
+            world.cut = world.cut.saturating_sub(1);
             let due = world.next_due(ground).unwrap_or(PAUSE_MS);
             // What was given back comes again before anything that is further away; a timer that fired too
             // early, when it is due.

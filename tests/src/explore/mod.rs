@@ -134,7 +134,7 @@ fn walk(scenario: Scenario, path: &[Move]) -> (String, Option<String>) {
         let before = world.clone();
         let made = make::make(&mut world, &mut ground, *step, why)
             .and_then(|()| laws::on_state(&mut ground, &world));
-        let _ = write!(text, "{}", changes(&before, &world, &ground));
+        write!(text, "{}", changes(&before, &world, &ground)).expect("a string");
         if let Err(law) = made {
             return (text, Some(law));
         }
@@ -205,16 +205,17 @@ fn changes(before: &World, after: &World, ground: &Ground) -> String {
             && was.map(|was| was.0) != Some(rec)
         {
             let record = ground.record(rec);
-            let _ = write!(
+            write!(
                 text,
                 "       stored: {} {} epoch {} owner {}",
                 record.saga_id, record.status, record.epoch, record.owner
-            );
+            )
+            .expect("a string");
             for step in &record.steps {
                 for operation in step.operations() {
                     let outcome = format!("{:?}", operation.outcome);
                     let word = outcome.split([' ', '(', '{']).next().unwrap_or_default();
-                    let _ = write!(text, " | {} {word}", operation.kind);
+                    write!(text, " | {} {word}", operation.kind).expect("a string");
                 }
             }
             text.push('\n');
@@ -222,7 +223,7 @@ fn changes(before: &World, after: &World, ground: &Ground) -> String {
     }
     if before.ledger != after.ledger {
         let books = &ground.ledgers.get(after.ledger).books;
-        let _ = writeln!(text, "       books: {books}");
+        writeln!(text, "       books: {books}").expect("a string");
     }
     text
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ground::Ground;
 use super::laws;
@@ -106,7 +106,7 @@ fn mark(world: &World) -> (u64, u64) {
 
 /// Looks at every state within the bounds.
 pub(super) fn search(scenario: Scenario) -> Result<Report, Box<Failure>> {
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     let name = scenario.name;
     let faults_at_most = scenario.bounds.total;
     let mut ground = Ground::new(scenario);
