@@ -82,7 +82,9 @@ pub(super) fn open_case(
 ) {
     record.status = Status::NeedsReview;
     record.awaiting.clear();
-    if record.case.is_none() {
+    // The first reason stays, unless it has only reported what went on.
+    let gives_way = |case: &Case| case.reason.only_reports();
+    if record.case.as_ref().is_none_or(gives_way) {
         record.cause = format!("{CASE_OPENED}: {message}");
         record.case = Some(Case {
             reason,

@@ -184,24 +184,11 @@ fn leave_review(record: &mut SagaRecord, turn: Turn<'_>) {
 
 /// Whether it waits for a person.
 fn is_blocked(record: &SagaRecord) -> bool {
-    let blocks = |reason: CaseReason| match reason {
-        // These two only report what goes on being tried.
-        CaseReason::Overdue | CaseReason::DeadlinePassed => false,
-        CaseReason::Unreadable
-        | CaseReason::ConflictingFact
-        | CaseReason::AmountGuard
-        | CaseReason::Nondeterministic
-        | CaseReason::Poison
-        | CaseReason::UnreadableReply
-        | CaseReason::RefusedAfterPivot
-        | CaseReason::CompensationRefused
-        | CaseReason::Contradiction
-        | CaseReason::OperationConflict
-        | CaseReason::OrphanSignal
-        | CaseReason::Reversal => true,
-    };
     record.status == Status::NeedsReview
-        && record.case.as_ref().is_none_or(|case| blocks(case.reason))
+        && record
+            .case
+            .as_ref()
+            .is_none_or(|case| !case.reason.only_reports())
 }
 
 fn release(

@@ -62,3 +62,25 @@ pub enum CaseReason {
     /// The provider took money back, or may: there is no workflow for it yet.
     Reversal,
 }
+
+impl CaseReason {
+    /// Whether it only reports something that goes on being tried; any other keeps the saga from going on.
+    #[must_use]
+    pub fn only_reports(self) -> bool {
+        match self {
+            Self::Overdue | Self::DeadlinePassed => true,
+            Self::Unreadable
+            | Self::ConflictingFact
+            | Self::AmountGuard
+            | Self::Nondeterministic
+            | Self::Poison
+            | Self::UnreadableReply
+            | Self::RefusedAfterPivot
+            | Self::CompensationRefused
+            | Self::Contradiction
+            | Self::OperationConflict
+            | Self::OrphanSignal
+            | Self::Reversal => false,
+        }
+    }
+}

@@ -215,3 +215,18 @@ fn an_id_that_stands_for_something_else_is_not_undone_blindly() {
     );
     assert_eq!(case(&saga), Some(CaseReason::OperationConflict));
 }
+
+#[test]
+fn a_case_that_only_reports_gives_way_to_one_that_blocks() {
+    // The undo is told to be overdue, and is refused then.
+    let mut moves = vec![Done("reserve"), Done("quote"), Unclear("pay"), Cancel];
+    for _ in 0..10 {
+        moves.extend([Unclear("undo of pay"), Silence]);
+    }
+    let mut saga = Saga::start(json!({}));
+    saga.play(&moves);
+    assert_eq!(case(&saga), Some(CaseReason::Overdue));
+    saga.play(&[Refuse("undo of pay")]);
+    assert_eq!(saga.record.status, Status::NeedsReview);
+    assert_eq!(case(&saga), Some(CaseReason::CompensationRefused));
+}
