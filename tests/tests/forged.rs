@@ -7,7 +7,7 @@ use contracts::codec::Encoding;
 use contracts::command::{Movement, WalletVerb};
 use contracts::header;
 use contracts::id::OperationId;
-use contracts::intake::{OperatorRequest, OperatorVerb};
+use contracts::intake::{Finding, OperatorRequest, OperatorVerb};
 use contracts::money::{Currency, Money};
 use contracts::reply::{Effect, RejectCode, WalletReply};
 use contracts::subject;
@@ -232,7 +232,15 @@ async fn a_forged_answer_changes_nothing_of_another_region_and_completes_nothing
     system.ready("agent-eu").await?;
     system.site.thaw("agent-asia")?;
     cancel(&system, &waiting).await?;
-    cancel(&system, &Forgery::LongConflict.deposit()).await?;
+    // Its id stood for something else, it said: a person has looked, and the credit is not there.
+    let conflict = Forgery::LongConflict.deposit();
+    let not_applied = OperatorVerb::Resolve {
+        operation_id: Some(conflict.credit()),
+        finding: Some(Finding::NotApplied),
+        evidence: "the wallet has no such operation".to_owned(),
+        reply: None,
+    };
+    ask(&system, &conflict, not_applied).await?;
     for forgery in FORGERIES {
         let record = system
             .until_ended(&forgery.deposit().saga_id(), BOUND)
@@ -264,10 +272,14 @@ async fn records_are_small(system: &System) -> Result<()> {
 }
 
 async fn cancel(system: &System, deposit: &Deposit) -> Result<()> {
+    ask(system, deposit, OperatorVerb::Cancel).await
+}
+
+async fn ask(system: &System, deposit: &Deposit, verb: OperatorVerb) -> Result<()> {
     let request = OperatorRequest {
         saga_id: deposit.saga_id(),
-        id: format!("cancel-{}", deposit.external_id),
-        verb: OperatorVerb::Cancel,
+        id: format!("by-hand-{}", deposit.external_id),
+        verb,
         reason: "forged".to_owned(),
         by: "test".to_owned(),
     };
