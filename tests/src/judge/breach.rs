@@ -31,6 +31,8 @@ pub enum Invariant {
     OpenSagaIsDriven,
     /// What was acknowledged is in a record.
     AcknowledgedIsAccountedFor,
+    /// Money that has come is credited, owed to its payer by an event, or in front of a person.
+    MoneyIsNotForgotten,
     /// A completed saga has moved exactly what it says.
     CompletedMovedOnce,
     /// A completed saga's event is in the log once, and no other saga's.

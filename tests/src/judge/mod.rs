@@ -24,6 +24,7 @@
 //! | `RecordWritten` | a record is in the stream: its JSON text, its revision |
 //! | `EventLogged`, `TimerArmed`, `TimerGone` | the rest of the same write |
 //! | `TimerFired` | the due message is stored, under that message id |
+//! | `MoneyReported` | a provider says that money has come |
 //! | `MessageStored`, `MessageAcked` | a message about a saga is in a stream; it is acknowledged |
 //! | `CommandLeft` | a command leaves the process that issued it |
 //! | `CommandArrived` | a participant takes it up, before it does anything |
@@ -42,6 +43,8 @@ mod tests;
 pub use breach::{Breach, Invariant};
 pub use observation::{EntryRow, Observation, OperationRow, PaymentRow};
 
+use std::collections::BTreeSet;
+
 use drivers::Drivers;
 use ledger::Books;
 use records::Records;
@@ -53,6 +56,8 @@ pub struct Judge {
     books: Books,
     drivers: Drivers,
     payments: Vec<PaymentRow>,
+    /// Sagas of payments for which money has come.
+    money: BTreeSet<String>,
     noted: Vec<Breach>,
 }
 
@@ -84,6 +89,9 @@ impl Judge {
             Observation::TimerGone { saga } => self.drivers.disarmed(&saga),
             Observation::TimerFired { saga, message } => self.drivers.fired(&saga, message),
             Observation::MessageStored { message, about } => self.drivers.stored(message, about),
+            Observation::MoneyReported { saga } => {
+                self.money.insert(saga);
+            }
             Observation::MessageAcked { message } => {
                 let stated = self.drivers.acked(&message);
                 if stated && !self.records.is_accounted_for(&message) {
@@ -205,6 +213,9 @@ impl Judge {
             ));
         }
         settled::check_payments(&self.records, &self.payments, &mut self.noted);
+        for saga in &self.money {
+            settled::check_money(saga, &self.records, &mut self.noted);
+        }
         self.first()
     }
 

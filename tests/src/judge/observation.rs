@@ -49,6 +49,11 @@ pub enum Observation {
         /// Which saga it wakes.
         about: String,
     },
+    /// A provider has said, in a message that is stored, that money has come.
+    MoneyReported {
+        /// The saga of the payment, or the first of its generations.
+        saga: String,
+    },
     /// A message is acknowledged, or a fired timer is deleted.
     MessageAcked {
         /// Which.

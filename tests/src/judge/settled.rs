@@ -167,3 +167,31 @@ pub(super) fn check_payments(records: &Records, payments: &[PaymentRow], noted: 
         }
     }
 }
+
+/// The event that tells of a payer to whom money is owed, when it says what he paid.
+const TURNED_BACK_EVENT: &str = "deposit_turned_back";
+
+/// Whether money reported of a payment is where somebody finds it.
+pub(super) fn check_money(first: &str, records: &Records, noted: &mut Vec<Breach>) {
+    let later = format!("{first}/again:");
+    let is_kin = |saga: &str| saga == first || saga.starts_with(&later);
+    let found = records.all().any(|record| {
+        if record.workflow() == "case" {
+            let about = record.body()["case"]["evidence"]["saga_id"].as_str();
+            return about.is_some_and(is_kin);
+        }
+        let owed = || {
+            let events = records.events_of(record.saga()).iter();
+            let mut told = events.filter(|(name, _)| name == TURNED_BACK_EVENT);
+            told.any(|(_, body)| !body["paid"].is_null())
+        };
+        is_kin(record.saga()) && (record.status() == "completed" || !record.is_terminal() || owed())
+    });
+    if !found {
+        noted.push(Breach::new(
+            Invariant::MoneyIsNotForgotten,
+            first,
+            "money has come, and no credit, no event and no case tells of it",
+        ));
+    }
+}

@@ -255,3 +255,36 @@ fn what_has_not_come_to_its_end_is_noticed_at_rest() {
     let breach = judge.check_at_rest().expect_err("it is still running");
     assert_eq!(breach.invariant, Invariant::ComesToAnEnd, "{breach}");
 }
+
+#[test]
+fn money_that_nothing_tells_of_is_noticed_at_rest() {
+    let ended = |extra: Value| {
+        let mut changes = json!({ "/status": "cancelled", "/steps": [] });
+        for (key, value) in extra.as_object().expect("changes") {
+            changes[key] = value.clone();
+        }
+        record(2, changes)
+    };
+    let money = || Observation::MoneyReported {
+        saga: SAGA.to_owned(),
+    };
+    let told = |paid: Value| Observation::EventLogged {
+        saga: SAGA.to_owned(),
+        name: "deposit_turned_back".to_owned(),
+        body: json!({ "paid": paid }),
+    };
+    let event = json!({ "/events": ["deposit_turned_back"] });
+    for (story, forgotten) in [
+        (vec![ended(json!({})), money()], true),
+        (vec![ended(event.clone()), told(Value::Null), money()], true),
+        (vec![ended(event), told(json!(5)), money()], false),
+    ] {
+        let mut judge = Judge::new();
+        for observation in story {
+            judge.observe(observation);
+        }
+        let found = judge.check_at_rest().err().map(|breach| breach.invariant);
+        let expected = forgotten.then_some(Invariant::MoneyIsNotForgotten);
+        assert_eq!(found, expected);
+    }
+}

@@ -212,16 +212,26 @@ fn take(world: &Arc<World>, number: u64, what: &What) {
     }
 }
 
+/// Whether a callback says that money has come.
+fn says_paid(text: &str) -> bool {
+    let body: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    matches!(body["status"].as_str(), Some("paid" | "succeeded"))
+}
+
 /// Stores a message in the intake, as its publishers do. A subject that has a message keeps it: a repeat
 /// is stored under one of its own, as two publishers would.
 fn store(world: &Arc<World>, sequence: u64, subject: String, text: String, about: String) {
     let digest = contracts::subject::short_digest(text.as_bytes());
     let id = format!("intake:{sequence}@{}", &digest[..12]);
     world.tell(&about, &format!("input is {id}: {text}"));
-    world.saw(vec![Observation::MessageStored {
+    let mut seen = vec![Observation::MessageStored {
         message: id.clone(),
-        about,
-    }]);
+        about: about.clone(),
+    }];
+    if subject.starts_with("billing.callback.") && says_paid(&text) {
+        seen.push(Observation::MoneyReported { saga: about });
+    }
+    world.saw(seen);
     world
         .intake
         .store(world, sequence, id, subject, text.into());

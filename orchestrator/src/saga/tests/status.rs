@@ -41,6 +41,14 @@ fn what_never_happened_needs_no_undo() {
 }
 
 #[test]
+fn what_was_applied_and_reverted_counts_as_applied() {
+    let mut saga = Saga::new(false);
+    saga.silence();
+    saga.answer(Answer::Applied(json!({ "state": "reverted", "reply": {} })));
+    assert_eq!(saga.sent(), "pay pay pay status undo");
+}
+
+#[test]
 fn a_late_answer_to_the_step_itself_is_as_good() {
     let mut saga = Saga::new(false);
     saga.silence();
