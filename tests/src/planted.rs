@@ -231,6 +231,8 @@ impl Copy {
             .args(harness.arguments())
             .env("RUST_BACKTRACE", "0")
             .env_remove("PLANTED")
+            // As many worlds as there is time for: some faults need a rare one.
+            .env("SEEDS", if fault.is_some() { "1000" } else { "100" })
             .stderr(output.try_clone()?)
             .stdout(output);
         command.envs(fault.map(|fault| ("PLANTED", fault)));
@@ -265,7 +267,16 @@ fn first_words(said: &str) -> String {
     let first = lines.next().unwrap_or_default();
     match first.split_once("broken: ") {
         Some((_, law)) => law.to_owned(),
-        None => lines.next().unwrap_or(first).trim().to_owned(),
+        None => {
+            let next = lines.next().unwrap_or(first).trim();
+            let last = said.lines().rfind(|line| !line.trim().is_empty());
+            let words = if next.is_empty() {
+                last.unwrap_or_default()
+            } else {
+                next
+            };
+            words.trim().to_owned()
+        }
     }
 }
 
