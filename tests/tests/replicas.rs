@@ -134,7 +134,7 @@ async fn what_is_said_before_the_start_is_kept_when_it_comes_again() -> Result<(
         .await?;
     system.deposit(&deposit).await?;
     let record = system.until_ended(&request.saga_id, BOUND).await?;
-    ensure!(record.status == Status::Cancelled, "{record:#?}");
+    ensure!(record.status == Status::Compensated, "{record:#?}");
     let audit = system.audit(BOUND).await?;
     ensure!(audit.cases == 0, "{audit}");
     Ok(())

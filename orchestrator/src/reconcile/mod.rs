@@ -7,7 +7,7 @@
 //! is named twice rather than never.
 //!
 //! How: the sides are read once, in pages, merged by time. A saga on which all sides agree is added up and
-//! let go. What is left in the end is read again one by one ([`settle`]) and named only if it still
+//! let go. What is left in the end is read again one by one (`settle`) and named only if it still
 //! differs, so a running system raises no false alarm. Held in memory: eight bytes for each saga that was
 //! compared, a page for each side, and the sagas that do not agree yet, among them those whose facts lie far
 //! apart in time.

@@ -1,9 +1,9 @@
 //! A whole system under steady load while its parts are killed, frozen, restarted and cut off at random.
 //!
 //! Real servers, real processes: three orchestrators, two agents a region, one core server and a leaf node a
-//! region. Links between orchestrators and core and between leaf nodes and core go through a [`proxy`], which
-//! cuts, slows and swallows. What is done to whom and when comes from a seed, see [`plan`]; how the processes
-//! interleave does not. At the end all faults are taken back, everything comes to rest, and [`books`] compares.
+//! region. Links between orchestrators and core and between leaf nodes and core go through a `proxy`, which
+//! cuts, slows and swallows. What is done to whom and when comes from a seed, see `plan`; how the processes
+//! interleave does not. At the end all faults are taken back, everything comes to rest, and `books` compares.
 
 mod books;
 mod plan;

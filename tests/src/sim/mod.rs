@@ -1,8 +1,8 @@
 //! Seeded random worlds: the real engine, core, workflows, wallet and payments, in virtual time, among
 //! replicas that die and stand still and a network that loses, delays and repeats.
 //!
-//! Only the servers are modelled: the state stream ([`stream`]), the consumers of intake and timers
-//! ([`consumer`]) and the way to the regions ([`network`]). Everything that happens follows from a
+//! Only the servers are modelled: the state stream (`stream`), the consumers of intake and timers
+//! (`consumer`) and the way to the regions (`network`). Everything that happens follows from a
 //! [`Script`]: its seed, its inputs, its faults. What must hold is said by [`crate::judge`], which is told
 //! of every move.
 //!
