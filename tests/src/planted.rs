@@ -144,6 +144,7 @@ impl Copy {
                 .replacen(&fault.old, &fault.new.replace("PLANTED", &on), 1)
                 .into_bytes();
         }
+        rename(&mut files)?;
         for member in ["orchestrator", "region-agent"] {
             let library = files
                 .get_mut(&Path::new(member).join("src/lib.rs"))
@@ -279,6 +280,39 @@ fn first_words(said: &str) -> String {
         }
     }
 }
+
+/// Gives the copy's packages a version of their own. Cargo tells what it has built apart by name, version and
+/// place within a workspace: with the same version, the copy's programs would be taken for the workspace's.
+fn rename(files: &mut BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
+    let mut edit = |file: &str, from: &dyn Fn(&str) -> String, names: &[&str]| {
+        let bytes = files.get_mut(Path::new(file)).context("a manifest")?;
+        let mut text = String::from_utf8(bytes.clone())?;
+        for name in names {
+            let old = from(name);
+            ensure!(
+                text.matches(&old).count() == 1,
+                "{file} holds {old:?} not once"
+            );
+            text = text.replace(&old, &old.replace(VERSION, PLANTED_VERSION));
+        }
+        *bytes = text.into_bytes();
+        anyhow::Ok(())
+    };
+    edit(
+        "Cargo.toml",
+        &|name| format!("[{name}]\nversion = \"{VERSION}\""),
+        &["workspace.package"],
+    )?;
+    edit(
+        "Cargo.lock",
+        &|name| format!("name = \"{name}\"\nversion = \"{VERSION}\""),
+        &["contracts", "orchestrator", "region-agent", "saga-tests"],
+    )
+}
+
+/// The workspace's version, and that of the copy.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const PLANTED_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-planted");
 
 /// Reads all files of the workspace that a build needs.
 fn read(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
