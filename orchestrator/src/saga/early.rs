@@ -60,7 +60,7 @@ pub(super) fn decide(
         Input::Cancel(cancel) => signal::on_cancel(workflow, record, cancel, turn),
         Input::Operator(operator) => operator::on_operator(Some(workflow), record, operator, turn),
         Input::Timer => on_timer(record, turn),
-        // Nothing has been issued that could be answered or that another replica could have left behind.
+        // This record has issued nothing: what another replica sent without storing it is settled at the start.
         Input::Reply(_) | Input::Resume => Decision::Ignore(Box::new(record), Ignored::Settled),
     }
 }

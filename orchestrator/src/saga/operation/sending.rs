@@ -193,6 +193,7 @@ pub(super) fn hold_back(
         Next::GiveUp => given_up(doubtful, code.to_owned(), turn),
     };
     record.cause = format!("{label} not sent: {code}");
+    tell_if_overdue(record, index, side, code, turn);
 }
 
 /// An attempt came to nothing definite: wait for the next, or settle what is known.
@@ -234,24 +235,31 @@ pub(super) fn fail(
         },
         Next::GiveUp => given_up(doubtful, failure.last.clone(), turn),
     };
-    let operation_id = operation.operation_id.clone();
-    let overdue = tries == ALERT_AFTER_ATTEMPTS && policy == Policy::UntilDone;
     record.cause = format!("{label} attempt {tries}: {}", failure.last);
-    if overdue && record.case.is_none() {
-        record.cause = format!("{CASE_OPENED}: {}", record.cause);
-        record.case = Some(Case {
-            reason: CaseReason::Overdue,
-            message: format!(
-                "{label} has been tried {tries} times; it goes on being tried: {}",
-                failure.last
-            ),
-            since: turn.now,
-            owner: record.by_hand.last_owner(),
-            operation_id: Some(operation_id),
-            amount_at_risk: Vec::new(),
-            evidence: serde_json::Value::Null,
-        });
+    tell_if_overdue(record, index, side, &failure.last, turn);
+}
+
+/// Tells a person of what has been tried often enough, also where the way to its participant has been closed
+/// each time: nobody else would. It goes on being tried.
+fn tell_if_overdue(record: &mut SagaRecord, index: usize, side: Side, last: &str, turn: Turn<'_>) {
+    let policy = policy(record, index, side);
+    let label = step_label(record, index, side);
+    let operation = operation(record, index, side);
+    let attempts = operation.attempts;
+    let operation_id = operation.operation_id.clone();
+    if policy != Policy::UntilDone || attempts < ALERT_AFTER_ATTEMPTS || record.case.is_some() {
+        return;
     }
+    record.cause = format!("{CASE_OPENED}: {}", record.cause);
+    record.case = Some(Case {
+        reason: CaseReason::Overdue,
+        message: format!("{label} has been tried {attempts} times; it goes on being tried: {last}"),
+        since: turn.now,
+        owner: record.by_hand.last_owner(),
+        operation_id: Some(operation_id),
+        amount_at_risk: Vec::new(),
+        evidence: serde_json::Value::Null,
+    });
 }
 
 /// What is known of an operation that is not sent again.

@@ -230,3 +230,17 @@ fn a_case_that_only_reports_gives_way_to_one_that_blocks() {
     assert_eq!(saga.record.status, Status::NeedsReview);
     assert_eq!(case(&saga), Some(CaseReason::CompensationRefused));
 }
+
+#[test]
+fn a_compensation_that_is_never_sent_is_told_too() {
+    let mut moves = vec![Done("reserve"), Done("quote"), Unclear("pay"), Cancel];
+    for _ in 0..10 {
+        moves.extend([Closed("undo of pay"), Silence]);
+    }
+    let mut saga = Saga::start(json!({}));
+    saga.play(&moves);
+    assert_eq!(case(&saga), Some(CaseReason::Overdue));
+    assert_eq!(saga.record.status, Status::Compensating);
+    saga.play(&[Done("undo of pay"), Done("undo of reserve")]);
+    assert_eq!(saga.record.status, Status::Compensated);
+}
