@@ -59,9 +59,11 @@ fn say(text: &str) {
 fn number(name: &str) -> anyhow::Result<Option<u64>> {
     match std::env::var(name) {
         Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => Ok(Some(
-            text.parse().with_context(|| format!("{name}={text}"))?,
-        )),
+        Ok(text) => {
+            Ok(Some(text.parse().with_context(|| {
+                format!("{name}={text} is not a whole number")
+            })?))
+        }
         Err(_) => Ok(None),
     }
 }
@@ -78,6 +80,9 @@ fn simulate(shrinks: bool) -> anyhow::Result<()> {
     once_broken()?;
     let first = number("FIRST")?.unwrap_or(1);
     let count = number("SEEDS")?.unwrap_or(USUAL);
+    if count == 0 {
+        bail!("SEEDS=0 shows nothing: give at least 1");
+    }
     say(&format!("seeds {first} to {}", first + count - 1));
     the_same_again(first)?;
     many(first, count, shrinks)
@@ -133,6 +138,7 @@ fn one(script: &Script, shrinks: bool) -> anyhow::Result<()> {
         say(&told(&outcome));
     }
     say(&report.to_string());
+    say("no law was broken");
     Ok(())
 }
 
@@ -178,6 +184,7 @@ fn many(first: u64, count: u64, shrinks: bool) -> anyhow::Result<()> {
     if count >= ENOUGH && !never.is_empty() {
         bail!("these never occurred, so nothing was shown about them: {never:?}");
     }
+    say(&format!("no law was broken in {count} worlds"));
     Ok(())
 }
 
