@@ -352,6 +352,7 @@ impl Engine {
         let (sender, inbox) = mpsc::unbounded_channel();
         if sender.send(envelope).is_ok() {
             actors.insert(saga_id.clone(), sender);
+            self.0.metrics.sagas_at_work(actors.len());
             let engine = self.clone();
             let saga_id = saga_id.clone();
             // Made here, where whatever woke the saga is at work: it belongs to the same trace.
